@@ -1,4 +1,4 @@
-//! The contract of /dev/gdrdrv (gdrdrv-c/contract) on the emulated device, in every profile that has one.
+//! Checks the contract of /dev/gdrdrv (gdrdrv-c/contract) on the emulated device, in every profile that has a device.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// Profiles, as which implementation they count, and the least number of cases that must run.
+/// Profiles, with the implementation that each counts as, and the least number of cases that must run.
 const PROFILES: &[(&str, &str, usize)] = &[
     ("default", "gdremu", 63),
     ("traditional", "gdremu", 61),

@@ -1,4 +1,4 @@
-//! The stand-in libcuda end to end, by the programs tests/cuda_*.c under gdremu.
+//! Tests the stand-in libcuda end to end, with the programs tests/cuda_*.c under gdremu.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::{PLAIN, SANITIZED};
 
-/// Tests, each of which runs programs, plain and with sanitizers.
+/// Declares tests. Each runs programs, plain and with sanitizers.
 macro_rules! tests {
     ($($name:ident: $($run:literal),*;)*) => {$(
         #[test]
@@ -84,8 +84,8 @@ fn missing_functions_fail_and_say_so_once() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), lines.concat());
 }
 
-/// Runs a program whose GPU kernel is not run. Returns its status, and how many lines say that of the kernel, that the
-/// process ends, and that a child failed the run.
+/// Runs a program with a GPU kernel that is not run. Returns its status, and the number of messages about the kernel,
+/// about the end of the process, and about a failed child.
 fn refused(line: &str) -> (Option<i32>, [usize; 3]) {
     let output = PLAIN.command(line).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
@@ -111,7 +111,7 @@ fn gpu_kernels_that_run_long_are_reported_once() {
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
     assert!(line.starts_with("gdremu: GPU kernels have run for 10 s") && line.contains("GPU kernel wait "), "{line}");
-    drop(gdremu.stdin.take()); // Ends the GPU kernel.
+    drop(gdremu.stdin.take()); // This ends the GPU kernel.
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");

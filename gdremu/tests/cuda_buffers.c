@@ -113,7 +113,7 @@ GPU_TEST(host_memory)
     CHECK_EQUAL(cuMemHostUnregister(own + 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemHostUnregister(NULL), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuCtxPopCurrent(&context));
-    CUDA(cuMemHostUnregister(own)); /* Needs no context. */
+    CUDA(cuMemHostUnregister(own)); /* This needs no context. */
     CHECK_EQUAL(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     CUDA(cuCtxPushCurrent(context));
     CUDA(cuMemHostAlloc(&void_host, 0, 0));
@@ -139,7 +139,7 @@ GPU_TEST(host_memory)
     CUDA(cuMemFree(a));
 }
 
-/* Stream-ordered allocation. With an argument, on GPUs without pools. */
+/* Stream-ordered allocation. An argument says that the GPUs have no pools. */
 GPU_TEST(pools)
 {
     int present = arguments[0] == NULL;
@@ -150,7 +150,7 @@ GPU_TEST(pools)
         CHECK_EQUAL(cuMemAllocAsync(&a, 100, NULL), CUDA_ERROR_NOT_SUPPORTED);
         return;
     }
-    allocated(1000); /* No block has both kinds of memory. */
+    allocated(1000); /* This is not in a block with pool memory. */
     CUDA(cuMemAllocAsync(&a, 1000, NULL));
     CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
     CHECK(pointer_attribute(a, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) != 0);

@@ -1,8 +1,8 @@
-/* Calls that are injected faults, that gdremu does not have, and of forked children. */
+/* Calls with injected faults, calls that gdremu does not have, and calls of forked children. */
 #include "cuda_values.h"
 #include "tests.h"
 
-/* The second cuMemAlloc fails, cuMemFree from its second call on, cuDriverGetVersion always. */
+/* The second cuMemAlloc fails, every cuMemFree from the second on, and every cuDriverGetVersion. */
 GPU_TEST(faults)
 {
     int version;
@@ -56,7 +56,7 @@ static void inherited(void)
     CHECK_EQUAL(cuMemFree(address), CUDA_ERROR_NOT_INITIALIZED);
 }
 
-/* CUDA does not work in a child of a process that has called cuInit, and works in one of a process that has not. */
+/* CUDA fails in a child of a process that has called cuInit, and works in a child of another process. */
 TEST(forked_children)
 {
     int number;

@@ -14,7 +14,7 @@ static CUcontext current(void)
 /* cuda_driver.h has what the C library's tests need. */
 CUresult cuCtxGetExecAffinity(unsigned int *parameter, int type);
 
-/* DPDK looks it up, and takes no GPU without it. */
+/* DPDK looks this function up, and uses no GPU without it. */
 TEST(execution_affinity)
 {
     unsigned int parameter[3] = {7, 7, 7};
@@ -178,7 +178,7 @@ TEST(primary)
     CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 
-    /* A reset leaves it as often retained as it was (H200). */
+    /* A reset leaves the primary context retained as often as before, as on an H200. */
     CUDA(cuDevicePrimaryCtxRetain(&first, 0));
     CUDA(cuDevicePrimaryCtxRelease(0));
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));

@@ -1,4 +1,4 @@
-/* GPU memory as dma-bufs that can be mapped. The library's tests have profiles without. */
+/* GPU memory as dma-bufs that can be mapped. The library's tests have profiles without such dma-bufs. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -63,7 +63,7 @@ GPU_TEST(keeps_memory_alive)
     unmap(start, BLOCK / 2);
     CHECK_EQUAL(start[BLOCK - 1], 9);
     CHECK_EQUAL(free_bytes(), before - BLOCK);
-    /* The rest is mapped over. */
+    /* Another mapping replaces the rest. */
     char *rest = mmap((char *)start + BLOCK / 2, BLOCK / 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     CHECK_EQUAL(rest, (char *)start + BLOCK / 2);
     CHECK_EQUAL(free_bytes(), before);
@@ -83,8 +83,8 @@ GPU_TEST(reaches_beyond_its_buffer)
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Like NVIDIA's driver, which reuses an address once its dma-buf is gone, and so are its mappings. UCX pins whole pages
-   of 64 KiB, and the buffer at their start must be a live one. */
+/* An address can be used again when its dma-buf and its mappings are gone, as with NVIDIA's driver. UCX pins whole
+   pages of 64 KiB, and the buffer at their start must be a live one. */
 GPU_TEST(closed_exports_release_their_addresses)
 {
     CUdeviceptr buffer = allocated(100);
@@ -101,8 +101,8 @@ GPU_TEST(closed_exports_release_their_addresses)
     CUDA(cuMemFree(buffer));
 }
 
-/* An H200 also exports memory that is not GPUDirect capable. UCX takes VMM memory for registrable if it can be
-   exported. */
+/* Memory that is not GPUDirect capable is also exported, as on an H200. UCX takes VMM memory for registrable if it
+   can be exported. */
 GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

@@ -25,7 +25,7 @@ GPU_TEST(devices)
     size_t bytes = 0;
     int number = 0;
 
-    CUDA(cuInit(0)); /* Again. */
+    CUDA(cuInit(0)); /* A second call changes nothing. */
     CUDA(cuDeviceGetCount(&number));
     CHECK_EQUAL(number, 1);
     CHECK_EQUAL(cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
@@ -50,7 +50,7 @@ GPU_TEST(devices)
     CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1), CUDA_ERROR_INVALID_DEVICE);
 }
 
-/* A driver 580 on an H200 answers these and no others. */
+/* An H200 with driver 580 has these attributes and no others. */
 GPU_TEST(attributes_of_cuda_13_0)
 {
     int value;

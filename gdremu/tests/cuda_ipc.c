@@ -16,9 +16,9 @@ static int capable(CUdeviceptr address)
 
 enum { SIZE = 1000 };
 
-static int ends[2]; /* of a pipe */
+static int ends[2]; /* the two ends of a pipe */
 
-/* The other process, which opens the handle that comes through the pipe. */
+/* Runs in the other process, and opens the handle that comes through the pipe. */
 static void import(void)
 {
     CUdeviceptr opened, again, base;
@@ -88,9 +88,9 @@ int main(void)
     handle_t handle, other;
 
     CHECK_EQUAL(pipe(ends), 0);
-    pid_t child = start_child(import); /* It must not inherit CUDA. */
+    pid_t child = start_child(import); /* The child must not inherit CUDA. */
     gpu_start(0);
-    allocated(1); /* The next one does not start its block. */
+    allocated(1); /* Now `buffer` does not start its block. */
     CUdeviceptr buffer = allocated(SIZE);
     CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 
@@ -107,7 +107,7 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(child, buffer);
-    /* The handle looks as if the other process had made it, which has ended. */
+    /* The handle seems to be from the other process, which has ended. */
     uint64_t ended = (uint64_t)child;
     memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);

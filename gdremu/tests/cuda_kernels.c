@@ -43,7 +43,7 @@ static const char kernels_ptx[] = PTX(
     "}\n"
     ".visible .entry stop() { trap; }\n");
 
-/* A word of host memory that GPU kernels reach at the same address. */
+/* Allocates a word of host memory that GPU kernels reach at the same address. */
 static volatile uint32_t *host_word(void)
 {
     void *word;
@@ -52,7 +52,7 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* Loads a kernel in the current context, once, because loading one may wait for running kernels with NVIDIA's driver. */
+/* GPU kernels of the current context, loaded once, since NVIDIA's driver may wait for running kernels to load one. */
 static CUmodule loaded;
 
 static void load(void)
@@ -159,7 +159,7 @@ static void launch_limits(void)
                     CUDA_ERROR_INVALID_VALUE);
     }
     CHECK_EQUAL(launched(NULL, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
-    /* A GPU can do these, the interpreter cannot. */
+    /* A GPU can run these, but the interpreter cannot. */
     CHECK_EQUAL(launched(kernel("root"), NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuLaunchKernel(forever, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_NOT_SUPPORTED);
 }
@@ -192,7 +192,7 @@ static void order(void)
     CUDA(cuEventQuery(before));
     CHECK_EQUAL(cuEventQuery(after), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_ERROR_NOT_READY);
-    /* The default stream waits for it. A non-blocking one does so only if it waits for the event. */
+    /* The default stream waits for the stream. A non-blocking stream does so only if it waits for the event. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuStreamQuery(independent));
     CUDA(cuStreamWaitEvent(independent, before, 0));
@@ -217,7 +217,7 @@ static void order(void)
     CUDA(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     CUDA(cuMemcpyAsync((uintptr_t)elsewhere, (uintptr_t)&pageable, 4, stream));
-    pageable = 0; /* The copy took its source when it was called. */
+    pageable = 0; /* The copy has read its source when it was called. */
     CUDA(cuMemsetD8Async((uintptr_t)elsewhere + 4, 9, 1, independent));
     CUDA(cuStreamSynchronize(independent));
     CHECK(elsewhere[0] == 0 && elsewhere[1] == 9 && *result == 0);
@@ -239,7 +239,7 @@ static void order(void)
     CUDA(launch("wait", independent, result, (uintptr_t)copied));
     CUDA(launch("wait", stream, flag, (uintptr_t)result));
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    CUDA(cuMemFreeHost((void *)flag)); /* Waits for both. */
+    CUDA(cuMemFreeHost((void *)flag)); /* This waits for both GPU kernels. */
     CHECK_EQUAL(*copied, 3);
     CUDA(cuStreamDestroy(stream));
     CUDA(cuStreamDestroy(independent));
@@ -247,7 +247,7 @@ static void order(void)
 
 /* ---- GPU kernels that fail ---- */
 
-/* After it every call returns the kernel's error; only another process can continue. */
+/* Checks that every call returns the error of a GPU kernel after it. Only another process can continue. */
 static void expect_failure(CUresult result)
 {
     CUdeviceptr buffer;
@@ -262,7 +262,7 @@ static void expect_failure(CUresult result)
 
 static const size_t mapped = 2 << 20;
 
-/* Memory that GPU kernels may only read. */
+/* Makes memory that GPU kernels may only read. */
 static CUdeviceptr read_only(void)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
@@ -270,7 +270,7 @@ static CUdeviceptr read_only(void)
     return created(mapped, 0, &access, 1);
 }
 
-/* The next of the addresses to which no GPU kernel may write a word. */
+/* The index of the next address to which no GPU kernel may write a word. */
 static size_t next;
 
 static void write_to_next(void)
@@ -316,7 +316,7 @@ static void stopped_by_trap(void)
 
 /* ---- GPU kernels that do not end ---- */
 
-/* Destroying a context ends its GPU kernels and drops what waits for them. */
+/* Destroying a context ends its GPU kernels and drops the work that waits for them. */
 static void endless(void)
 {
     uint32_t calls = 0;
@@ -324,7 +324,7 @@ static void endless(void)
     CUmodule others = loaded;
 
     CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* In the other context. */
+    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* The kernel is in the other context. */
     load();
     volatile uint32_t *word = host_word();
     volatile uint32_t *begun = host_word();
@@ -334,7 +334,7 @@ static void endless(void)
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuCtxDestroy(context));
     CHECK_EQUAL(calls, 0);
-    CUDA(cuCtxSynchronize()); /* The context below it is idle. */
+    CUDA(cuCtxSynchronize()); /* The context below on the stack is idle. */
     loaded = others;
 }
 
@@ -352,11 +352,11 @@ TEST(communication)
     launch_limits();
     order();
     endless();
-    /* The end of the program ends them too. */
+    /* The end of the program also ends endless GPU kernels. */
     CUDA(launch("forever", NULL, NULL, 0));
 }
 
-/* Two GPU kernels. The first one runs until stdin ends. */
+/* Launches two GPU kernels. The first one runs until stdin ends. */
 TEST(long_run)
 {
     gpu_start(0);
@@ -370,10 +370,8 @@ TEST(long_run)
     CUDA(cuCtxSynchronize());
 }
 
-/*
- * Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
- * second argument, a forked child launches it.
- */
+/* Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
+   second argument, a forked child launches it. */
 TEST(refused)
 {
     const char *status = arguments[0];

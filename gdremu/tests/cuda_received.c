@@ -1,4 +1,4 @@
-/* Dma-bufs in other processes than their exporters, which behave as a kernel's. */
+/* Dma-bufs in processes that did not export them behave as those of Linux. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -10,10 +10,10 @@
 
 enum { BLOCK = 2 << 20, PAGE = 4096, SIZE = 4 * PAGE };
 
-static int sockets[2]; /* the receiver's end, and the exporter's */
+static int sockets[2]; /* the end of the receiver, and the end of the exporter */
 static pid_t exporter;
 
-/* Part of a buffer, which is filled with 7. */
+/* Exports part of a buffer that is filled with 7. */
 static int exported_part(CUdeviceptr *buffer)
 {
     gpu_start(0);
@@ -36,7 +36,7 @@ static void start_exporter(void (*part)(void))
     close(sockets[1]);
 }
 
-/* The three ways to get a descriptor of another process. */
+/* Gets a descriptor of another process in three ways. */
 static void receive(int received[3])
 {
     char path[64];
@@ -148,7 +148,7 @@ TEST(is_mapped_after_exec)
     char number[16];
 
     if (arguments[0] == NULL) {
-        snprintf(number, sizeof(number), "%d", dup(exported_part(&buffer))); /* Only the copy stays open. */
+        snprintf(number, sizeof(number), "%d", dup(exported_part(&buffer))); /* Only the duplicate stays open. */
         execl("/proc/self/exe", "cuda_received", "is_mapped_after_exec", number, NULL);
     }
     unsigned char *view = mapped(atoi(arguments[0]), SIZE);

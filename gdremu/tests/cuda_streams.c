@@ -1,4 +1,4 @@
-/* Streams, events and host functions, without kernels. */
+/* Streams, events and host functions, without GPU kernels. */
 #include <stdatomic.h>
 
 #include "cuda_values.h"
@@ -31,7 +31,7 @@ GPU_TEST(streams)
 
 static atomic_int released;
 
-/* A host function, which may wait for its caller and may not call CUDA. */
+/* A host function may wait for its caller, and may not call CUDA. */
 static void wait_until_released(void *result)
 {
     while (!released)
@@ -41,12 +41,12 @@ static void wait_until_released(void *result)
 
 static void *release(void *unused)
 {
-    usleep(50000); /* for a call that does not wait */
+    usleep(50000); /* A call that does not wait has time to return. */
     released = 1;
     return unused;
 }
 
-/* A fill behind the work of another stream. It waits for itself only with SYNC_MEMOPS. */
+/* Fills memory behind the work of another stream. The fill waits for itself only with SYNC_MEMOPS. */
 static void check_memset(CUdeviceptr buffer, int waits)
 {
     CUresult result = CUDA_SUCCESS;
@@ -119,7 +119,7 @@ GPU_TEST(events)
     CHECK_EQUAL(cuEventDestroy(start), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* Begins a capture, which a call must make fail with this error. */
+/* Begins a capture, in which a call must fail with this error. The call makes the capture invalid. */
 #define CHECK_CAPTURE(stream, mode, call, error)                                                                       \
     do {                                                                                                               \
         CUDA(cuStreamBeginCapture(stream, mode));                                                                      \

@@ -1,4 +1,4 @@
-/* Memory and values from CUDA, by calls that must succeed. */
+/* Gets memory and values from CUDA by calls that must succeed. */
 #ifndef CUDA_VALUES_H
 #define CUDA_VALUES_H
 
@@ -12,7 +12,7 @@ static inline CUdeviceptr allocated(size_t size)
     return address;
 }
 
-/* Memory of GPU 0 from cuMemCreate, which GPUs may access as listed, GPUDirect capable or not. */
+/* Makes memory of GPU 0 with cuMemCreate, which GPUs may access as listed, and which is GPUDirect capable or not. */
 static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAccessDesc *access, size_t count)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -28,7 +28,7 @@ static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAc
     return address;
 }
 
-/* A dma-buf. */
+/* Exports memory as a dma-buf. */
 static inline int exported(CUdeviceptr address, size_t size)
 {
     int fd;
@@ -53,7 +53,7 @@ static inline int device_attribute(CUdevice device, int attribute)
     return value;
 }
 
-/* An attribute of at most 8 bytes. */
+/* Reads an attribute of at most 8 bytes. */
 static inline uint64_t pointer_attribute(CUdeviceptr address, int attribute)
 {
     uint64_t value = 0;
@@ -62,7 +62,7 @@ static inline uint64_t pointer_attribute(CUdeviceptr address, int attribute)
     return value;
 }
 
-/* A test in the primary context of GPU 0, for programs with tests.h. */
+/* Declares a test in the primary context of GPU 0, for programs with tests.h. */
 #define GPU_TEST(test)                                                                                                 \
     static void test##_on_gpu(void);                                                                                   \
     TEST(test)                                                                                                         \
@@ -74,7 +74,7 @@ static inline uint64_t pointer_attribute(CUdeviceptr address, int attribute)
 
 #define PTX(text) ".version 7.0\n.target sm_70\n.address_size 64\n" text
 
-/* A GPU kernel of a text, loaded into the current context. */
+/* Loads PTX text into the current context, and returns a GPU kernel of it. */
 static inline CUfunction loaded_kernel(const char *ptx, const char *name)
 {
     CUfunction function;

@@ -1,4 +1,4 @@
-/* Virtual memory management, with one object at two addresses, two objects side by side, and all refusals. */
+/* Virtual memory management: one object at two addresses, two adjacent objects, and all refusals. */
 #include "cuda_values.h"
 #include "tests.h"
 
@@ -76,7 +76,7 @@ GPU_TEST(life)
     CUDA(cuMemAddressFree(second, 2 * BLOCK));
     CUDA(cuMemUnmap(address, 3 * BLOCK));
     CUDA(cuMemAddressFree(address, 4 * BLOCK));
-    /* A hint is an address if that is free. */
+    /* A free hint becomes the address. */
     CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));
     CHECK_EQUAL(second, address + BLOCK);
     CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));

@@ -1,4 +1,4 @@
-/* The CUDA runtime, linked as programs are, with NVIDIA's libcudart, whose symbols have versions. */
+/* The CUDA runtime, in a program that is linked with NVIDIA's libcudart, whose symbols have versions. */
 #define _GNU_SOURCE
 #include "cuda_values.h"
 #include "tests.h"
@@ -11,7 +11,7 @@
 
 #define CUDART(call) CHECK_EQUAL(call, cudaSuccess)
 
-/* The value that a function returns through a pointer. */
+/* Returns the value that a function returns through a pointer. */
 static int value_of(cudaError_t (*function)(int *))
 {
     int value = -7;
@@ -58,7 +58,7 @@ TEST(devices)
     CHECK_EQUAL(value, 1);
 }
 
-/* The runtime gets functions of the program's CUDA version. This function has another argument since 13.0. */
+/* The runtime returns functions of the program's CUDA version. This function has another argument since 13.0. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
@@ -73,7 +73,7 @@ TEST(driver_entry_points)
     CHECK_EQUAL(by_version, dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
 }
 
-/* The runtime makes the context again, and releases each context as often as it retains it, as on an H200. */
+/* After a reset the runtime makes the context again. It releases all contexts that it retains, as on an H200. */
 TEST(reset_by_the_driver)
 {
     CUcontext context;
@@ -190,7 +190,7 @@ static void wait_until_released(void *unused)
         usleep(1000);
 }
 
-/* Work that is not finished is no last error. */
+/* Work that is not finished does not change the last error. */
 TEST(streams)
 {
     cudaStream_t stream;
@@ -223,7 +223,7 @@ TEST(streams)
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidResourceHandle);
 }
 
-/* The runtime is loaded by the name that programs of any version use. */
+/* This loads the runtime by the name that programs of any version use. */
 TEST(loaded)
 {
     void *runtime = dlopen("libcudart.so", RTLD_NOW);

@@ -1,4 +1,4 @@
-//! The stand-in CUDA runtime under gdremu, by tests/cudart.c, linked with NVIDIA's own libcudart.
+//! Tests the stand-in CUDA runtime under gdremu with tests/cudart.c, which is linked with NVIDIA's own libcudart.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use common::{GDREMU, compile, runtime};
 
-/// NVIDIA's libcudart out of a Python wheel, fetched once. Without it, `None`, and a line that says why.
+/// Fetches NVIDIA's libcudart out of a Python wheel, once. If that fails, prints why and returns `None`.
 fn libcudart(wheel: &str, path: &str) -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel).join("installed");
     if !directory.exists() {
@@ -29,7 +29,7 @@ fn assert_all_pass(wheel: &str, path: &str) {
     let Some(libcudart) = libcudart(wheel, path) else {
         return;
     };
-    // NVIDIA's headers, and ours in the place of one that the compiler brings.
+    // These are NVIDIA's headers, and ours in the place of one that belongs to NVIDIA's compiler.
     let include = libcudart.parent().unwrap().with_file_name("include");
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cudart");
     let mut arguments = vec![libcudart.as_os_str(), runtime().as_os_str()];
@@ -38,7 +38,7 @@ fn assert_all_pass(wheel: &str, path: &str) {
     let program = compile("cudart", name, arguments);
     let mut gdremu = Command::new(GDREMU);
     gdremu.args(["--gpus", "2", "--"]).arg(&program);
-    // The program runs without and with NVIDIA's library where it would find it.
+    // First the program does not find NVIDIA's library, then it does. It must pass in both cases.
     for found in [None, libcudart.parent()] {
         if let Some(directory) = found {
             gdremu.env("LD_LIBRARY_PATH", directory);

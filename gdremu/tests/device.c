@@ -1,7 +1,6 @@
 /*
- * Behavior of the emulated device that the contract of /dev/gdrdrv (gdrdrv-c/contract) and the library's tests (c_tests) leave
- * open. It has emulated files, lists its calls, and changes with options. Expected values that depend on the options are
- * arguments.
+ * Behavior of the emulated device that the contract (gdrdrv-c/contract) and the library's tests leave open: its
+ * files, its list of calls, and its options. Expected values that depend on the options are arguments.
  */
 #include "device.h"
 #include "emulator.h"
@@ -25,7 +24,7 @@ static void begin(void)
     fd = driver_open();
 }
 
-/* The `n`th page of the memory. */
+/* Pins the `n`th page of the memory. */
 static uint64_t pin_page(int n)
 {
     return pinned(fd, memory + (CUdeviceptr)n * GPU_PAGE, GPU_PAGE);
@@ -58,7 +57,7 @@ static void reads(const char *path, const char *wanted)
     CHECK_EQUAL(close(file), 0);
 }
 
-/* The emulated GPUs' PCI devices, and what --file asks for. */
+/* Checks the files of the emulated GPUs' PCI devices, and those that --file adds. */
 TEST(files_of_the_machine)
 {
     static const char link[] = "/sys/bus/pci/devices/0000:2b:00.0/driver";
@@ -93,7 +92,7 @@ static void check_is_device(int opened)
     CHECK_EQUAL(close(opened), 0);
 }
 
-/* All calls find the device, also by paths that do not begin at the root. */
+/* All calls find the device, also by relative paths. */
 TEST(paths)
 {
     struct statx statx_status;
@@ -145,7 +144,7 @@ TEST(open_is_refused)
 
 /* ---- Mappings ---- */
 
-/* A mapping can replace a reservation of the program, at its address. No other memory of the GPU. */
+/* A mapping can replace a reservation of the program at its address, but no other GPU memory. */
 TEST(mapping_at_a_fixed_address)
 {
     const int fixed = MAP_SHARED | MAP_FIXED;
@@ -224,7 +223,7 @@ TEST(many_threads)
     memory = gpu_memory(ALIGNED_SIZE);
     for (int i = 0; i < 4; i++)
         users[i] = start_thread(device_work, NULL);
-    /* A child that is forked in between can take the lock. */
+    /* A child that is forked between their calls can take the lock. */
     for (int i = 0; i < 20; i++)
         in_child(use_in_a_child);
     for (int i = 0; i < 4; i++)
@@ -307,7 +306,7 @@ TEST(no_descriptor_is_left_beside_a_mapping)
     CUDA(allocate_and_fill());
 }
 
-/* It must be GPUDirect capable, and its GPU must be allowed to write it. */
+/* VMM memory must be GPUDirect capable, and its GPU must be allowed to write it. */
 TEST(pins_of_vmm_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};

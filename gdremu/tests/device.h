@@ -1,4 +1,4 @@
-/* The emulated device by raw commands. */
+/* Access to the emulated device by raw commands. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -12,7 +12,7 @@
 /* Buffers of 2 MiB and more are aligned to GPU pages. */
 #define ALIGNED_SIZE (2ul << 20)
 
-/* A call that must fail, with exactly that errno. */
+/* Checks that a call fails with exactly this errno. */
 #define CHECK_FAILS(call, wanted)                                                                                      \
     do {                                                                                                               \
         errno = 0;                                                                                                     \
@@ -20,7 +20,7 @@
         CHECK_EQUAL(errno, (wanted));                                                                                  \
     } while (0)
 
-/* Memory on GPU 0, whose mappings may fault. */
+/* Allocates memory on GPU 0. Its mappings may fault. */
 static inline CUdeviceptr gpu_memory(size_t size)
 {
     handle_faults();
@@ -36,7 +36,7 @@ static inline uint64_t pinned(int fd, CUdeviceptr address, size_t size)
     return handle;
 }
 
-/* Uses a command that every release has. */
+/* Returns the information of a command that every release has. */
 static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
 {
     struct gdrdrv_get_info info = {.handle = handle};

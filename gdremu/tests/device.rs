@@ -1,4 +1,4 @@
-//! The emulated device end to end, by tests/device.c under gdremu.
+//! Tests the emulated device end to end, with tests/device.c under gdremu.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{GDREMU, PLAIN, SANITIZED, built, compile, gdremu, runtime};
 
-/// Tests of the C program, each with the options that it needs.
+/// Tests of the C program, with the options that each needs.
 const RUNS: &[&str] = &[
     "-- device paths",
     "--gpus 2 --file /sys/module/no_such_module/version=/proc/sys/kernel/ostype -- device files_of_the_machine",
@@ -29,7 +29,7 @@ const RUNS: &[&str] = &[
     "--driver-version 2.4.1 --cuda-version 12.4 -- device sizes 0x1000 0x10010",
     "--driver-version 2.4.1 --cuda-version 12.5 -- device sizes 0 0",
     "--driver-version 2.4.2 -- device sizes 0x10000 0x20000",
-    // Emulated GPUs do the same as real ones do for ci/gpu/check.sh.
+    // ci/gpu/check.sh runs the same program on real GPUs.
     "--leak-exit 42 -- gpu_memory",
     "--leak-exit 42 --traditional -- gpu_memory",
 ];
@@ -97,7 +97,7 @@ fn exit_status_and_signal_of_the_program_are_passed_on() {
     }
 }
 
-/// Runs a static program under gdremu. Returns its status and what it printed on stderr.
+/// Runs a static program under gdremu. Returns its status and what it has printed on stderr.
 fn run_static(source: &str) -> (Option<i32>, String) {
     runtime();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
@@ -119,7 +119,7 @@ fn static_programs_are_reported_and_end_where_they_load_libcuda() {
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
 }
 
-/// An allocator calls hooks while it starts, and its own functions must not be called by them.
+/// Hooks must not call an allocator's functions, because an allocator calls hooks while it starts.
 #[test]
 fn allocators_start_under_gdremu() {
     for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"] {
@@ -168,7 +168,7 @@ fn library_for_real_gpus_has_no_emulated_memory_from_the_start_on() {
 #[test]
 fn signals_reach_the_program() {
     runtime();
-    // The program ends gdremu's wait only if the signal sent to gdremu gets through to it.
+    // The program ends, and with it gdremu, only if the signal sent to gdremu reaches it.
     let script = "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.01; done";
     let output = gdremu(&[], "sh", &["-c", script]);
     assert_eq!(output.status.code(), Some(5));

@@ -1,5 +1,5 @@
-//! The exports of the preload libraries. Every function begins with instructions that tools which hook
-//! functions in place can move elsewhere. None is reached through an entry that they can write to.
+//! The exports of the preload libraries. Every function begins with instructions that can be moved elsewhere by tools
+//! which hook functions in place. No function is called through an entry that such tools can write to.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -10,10 +10,10 @@ use std::process::Command;
 
 use common::{built, exports};
 
-/// UCX replaces at most 13 bytes of a function. It can move these elsewhere.
+/// UCX replaces at most 13 bytes of a function, and can move these instructions elsewhere.
 const MOVABLE: [&str; 3] = ["b8 00 00 00 00"; 3];
 
-/// The output of a tool of binutils on a library.
+/// Returns what a tool of binutils prints about a library.
 fn ask(tool: &str, options: &[&str], library: &Path) -> String {
     let output = Command::new(tool).args(options).arg(library).output();
     let output = output.expect("binutils are installed");
@@ -53,7 +53,7 @@ fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable("gdremu-cuda", &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"]);
 }
 
-/// UCX writes its dlopen into the entries of every loaded object, and it would run under our lock.
+/// UCX writes its own dlopen into the entries of every loaded object. It would run under our lock.
 #[test]
 fn functions_of_the_nvidia_provider_can_be_hooked_and_none_uses_dlopen() {
     assert_hookable("gdremu-nvidia", &["cuMemFree_v2", "dlsym", "mmap"]);

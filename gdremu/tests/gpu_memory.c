@@ -1,6 +1,6 @@
 /*
- * GPU memory of every kind, pinned by raw commands of the driver, mapped, and compared with CUDA's view of it. Made for
- * real GPUs (--provider nvidia); holds on emulated ones too.
+ * Pins and maps GPU memory of every kind by raw commands of the driver, and compares it with CUDA's view of the memory.
+ * The tests are made for real GPUs (--provider nvidia), and also pass on emulated ones.
  */
 #include "device.h"
 #include "tests.h"
@@ -31,7 +31,7 @@ static void check_cannot_be_pinned(CUdeviceptr address, size_t size)
     CHECK_ERROR(pin(fd, address, size, &handle), EINVAL);
 }
 
-/* Both sides see what the other writes at `address`, which is mapped at `mapped`. */
+/* Checks that both sides see what the other writes at `address`, which is mapped at `mapped`. */
 static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
 {
     static uint32_t seed;
@@ -47,7 +47,7 @@ static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
     CHECK_EQUAL(*mapped, written);
 }
 
-/* Pins the page that a buffer starts in, and tries its first word. */
+/* Pins the page that a buffer starts in, and checks its first word. */
 static void pinned_by_page(CUdeviceptr address)
 {
     uint64_t handle = pinned(fd, page_of(address), GPU_PAGE);
@@ -116,7 +116,7 @@ static void check_found(void *found_alloc, void *found_free)
     CHECK_EQUAL(allocate(&address, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Programs look functions up by dlsym, and the CUDA runtime then by cuGetProcAddress. */
+/* Programs look up functions by dlsym, and the CUDA runtime looks them up by cuGetProcAddress. */
 TEST(looked_up_functions)
 {
     void *libcuda = dlopen("libcuda.so.1", RTLD_NOW), *libc = dlopen("libc.so.6", RTLD_NOW);
@@ -133,7 +133,7 @@ TEST(looked_up_functions)
     CHECK(dlsym(libc, "getpid") == (void *)getpid);
 }
 
-/* Two physical objects side by side, in the opposite order of their making, are pinned one by one. */
+/* Pins two adjacent physical objects, which were made in the opposite order, one by one. */
 TEST(objects_side_by_side)
 {
     CUmemAllocationProp prop = {0};
@@ -173,7 +173,7 @@ TEST(objects_side_by_side)
     CUDA(cuMemAddressFree(address, 4 * unit));
 }
 
-/* The contract has frees of whole blocks. */
+/* This frees part of a block. The contract only frees whole blocks. */
 TEST(part_of_a_block_freed_under_a_pin)
 {
     begin();

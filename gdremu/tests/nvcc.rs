@@ -1,4 +1,4 @@
-//! Programs of tests/nvcc, compiled by NVIDIA's nvcc, under gdremu. `make nvcc-check` sets GDREMU_NVCC to its path.
+//! Compiles tests/nvcc with NVIDIA's nvcc, and runs it under gdremu. `make nvcc-check` sets GDREMU_NVCC to nvcc's path.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{GDREMU, built, exports, kit};
 
 const COMPUTE_80: &str = "arch=compute_80,code=compute_80";
 
-/// Compiles `tests/nvcc/{source}.cu` with these options, and runs it; `None`, with a line that says why, without nvcc.
+/// Compiles `tests/nvcc/{source}.cu` with these options, and runs it. Without nvcc, prints why and returns `None`.
 fn run(source: &str, name: &str, options: &[&str]) -> Option<Output> {
     let Some(nvcc) = env::var_os("GDREMU_NVCC").map(PathBuf::from) else {
         eprintln!("skipped: GDREMU_NVCC is not set");
@@ -45,7 +45,7 @@ fn flags_in_host_and_gpu_memory_are_answered() {
     assert_passes("ping_pong", "lz4", &options);
 }
 
-/// The functions of the runtime that a library exports.
+/// Returns the functions of the runtime that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
     let mut functions = exports(library);
     functions.retain(|function| function.trim_start_matches('_').starts_with("cuda"));
@@ -81,7 +81,7 @@ fn launches_have_attributes_and_grids_have_barriers() {
     }
 }
 
-/// Asserts that each kernel of `refused.cu` that is not run is named, once, with a reason.
+/// Asserts that each kernel of `refused.cu` that is not run is named once, with a reason.
 fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     for (kernel, reason) in kernels {

@@ -1,4 +1,4 @@
-/* The stand-in libnvidia-ml.so.1 with two GPUs, which reports the same as libcuda and /sys. */
+/* The stand-in libnvidia-ml.so.1 with two GPUs reports the same as libcuda and /sys. */
 #define _GNU_SOURCE
 #include "cuda_values.h"
 
@@ -16,7 +16,7 @@ enum { UNINITIALIZED = 1, INVALID_ARGUMENT, NOT_SUPPORTED, VERSION_MISMATCH = 25
 
 static void *library;
 
-/* A function by its name; all return nvmlReturn_t. */
+/* Finds a function by its name. All functions return nvmlReturn_t. */
 #define NVML(name) ((int (*)())dlsym(library, #name))
 
 static void libraries_agree(device_t device, int ordinal)

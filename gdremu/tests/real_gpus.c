@@ -1,4 +1,4 @@
-/* Pins host memory, whose GPU the driver asks for. */
+/* Pins an address that is not GPU memory, so that the driver asks libcuda for its GPU. */
 #include "kit/driver.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Programs with several tests. `program NAME [ARGUMENT ...]` runs one, `program` all, each in a process of its own. */
+/* `program NAME [ARGUMENT ...]` runs one of several tests. `program` runs all, each in a process of its own. */
 #ifndef TESTS_H
 #define TESTS_H
 

@@ -1,4 +1,4 @@
-//! The launcher, the libraries that it preloads, C programs and how to run them, for every end-to-end test.
+//! Starts the launcher, the libraries that it preloads, and C programs, for every end-to-end test.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::{env, fs};
 
 pub(crate) const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
 
-/// A preload library, gdremu-cuda or gdremu-nvidia, built beside the launcher.
+/// Builds a preload library, gdremu-cuda or gdremu-nvidia, beside the launcher. Returns its path.
 pub(crate) fn built(name: &str) -> PathBuf {
     let library = format!("lib{}.so", name.replace('-', "_"));
     let directory = Path::new(GDREMU).parent().unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
     directory.join(library)
 }
 
-/// The names of the functions that a library exports, without the versions of symbols.
+/// Returns the names of the functions that a library exports, without the versions of symbols.
 pub(crate) fn exports(library: &Path) -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only", "--just-symbols"]).arg(library).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -32,13 +32,13 @@ pub(crate) fn exports(library: &Path) -> BTreeSet<String> {
     symbols.lines().map(|symbol| symbol.split('@').next().unwrap().to_owned()).collect()
 }
 
-/// The preload library of emulated GPUs, which is the stand-in libcuda too.
+/// Returns the preload library of emulated GPUs, which is also the stand-in libcuda.
 pub(crate) fn runtime() -> &'static Path {
     static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// The kit of the C tests, made once. Test programs that run at the same time make their own.
+/// Makes the kit of the C tests once, and returns its directory. Each test program makes its own.
 pub(crate) fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
@@ -82,13 +82,13 @@ pub(crate) const SANITIZED: Build =
     Build { name: "sanitized", flags: &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"] };
 
 impl Build {
-    /// `tests/{source}.c`, linked with the stand-in libcuda.
+    /// Returns the program of `tests/{source}.c`, linked with the stand-in libcuda.
     pub(crate) fn program(&self, source: &str) -> PathBuf {
         let flags = self.flags.iter().map(OsStr::new);
         compile(source, self.name, flags.chain([runtime().as_os_str()]))
     }
 
-    /// `gdremu LINE`, where LINE is `OPTIONS -- SOURCE ARGUMENTS`.
+    /// Returns the command `gdremu LINE`, where LINE is `OPTIONS -- SOURCE ARGUMENTS`.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let mut command = Command::new(GDREMU);

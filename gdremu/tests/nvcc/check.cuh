@@ -1,4 +1,4 @@
-// The checks of every program.
+// The checks that all programs use.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ static inline void check_cuda(const char *file, int line, const char *function, 
         failed(file, line, function, "%s is %s", call, cudaGetErrorName(result));
 }
 
-// Memory that the CPU and GPU kernels reach at the same address.
+// Allocates memory that the CPU and GPU kernels reach at the same address.
 template <typename T> T *host_memory(size_t count)
 {
     void *memory;

@@ -1,4 +1,4 @@
-// Launches with attributes, barriers of a grid, and what CUB asks of a GPU kernel.
+// Launches with attributes, barriers of a grid, and calls that CUB makes about a GPU kernel.
 #include <cooperative_groups.h>
 
 #include "check.cuh"

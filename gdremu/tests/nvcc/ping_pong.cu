@@ -1,4 +1,4 @@
-// The GPU waits for flags of the CPU and answers, in host memory, and in GPU memory that the CPU maps with gdrdrv.
+// The GPU answers flags of the CPU, in host memory, and in GPU memory that the CPU maps with gdrdrv.
 #include <cuda/atomic>
 #include <fcntl.h>
 #include <sys/ioctl.h>

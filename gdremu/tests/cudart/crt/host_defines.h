@@ -1,4 +1,4 @@
-/* Macros that NVIDIA's headers of the runtime take from a header of their compiler. */
+/* Macros that NVIDIA's headers of the runtime take from a header of NVIDIA's compiler. */
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __builtin_align__(bytes) __attribute__((aligned(bytes)))
 #define __host__
