@@ -169,7 +169,7 @@ static void count_call(void *calls)
     ++*(uint32_t *)calls;
 }
 
-/* While a kernel waits for the CPU, calls return and their work follows in order. */
+/* While a GPU kernel waits for the CPU, calls return and their work follows in order. */
 static void order(void)
 {
     volatile uint32_t *flag = host_word(), *result = host_word(), *copied = host_word(), *elsewhere = host_word();
@@ -293,7 +293,7 @@ static void await_kernel(const volatile uint32_t *begun)
         ;
 }
 
-/* An unmap does not wait, and the kernel that reads the memory fails. */
+/* An unmap does not wait, and the GPU kernel that reads the memory fails. */
 static void unmapped_in_use(void)
 {
     gpu_start(0);

@@ -81,7 +81,7 @@ fn launches_have_attributes_and_grids_have_barriers() {
     }
 }
 
-/// Asserts that each kernel of `refused.cu` that is not run is named once, with a reason.
+/// Asserts that each GPU kernel of `refused.cu` that is not run is named once, with a reason.
 fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     for (kernel, reason) in kernels {

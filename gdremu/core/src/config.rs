@@ -203,7 +203,7 @@ impl ProviderKind {
         self != ProviderKind::Nvidia
     }
 
-    /// Returns whether gdrdrv is emulated; otherwise programs use the real one.
+    /// Returns whether gdrdrv is emulated. If not, programs use the real one.
     pub fn emulates_gdrdrv(self) -> bool {
         self != ProviderKind::Emugpu
     }

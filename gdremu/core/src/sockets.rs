@@ -30,7 +30,7 @@ pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, OwnedFd)> {
     for control in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {
             for received in descriptors {
-                // SAFETY: the kernel has made this descriptor for the message, so no other code has it.
+                // SAFETY: Linux has made this descriptor for the message, so no other code has it.
                 descriptor = Some(unsafe { OwnedFd::from_raw_fd(received) });
             }
         }

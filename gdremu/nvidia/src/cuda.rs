@@ -158,7 +158,7 @@ impl Cuda {
     }
 
     fn load() -> Option<Cuda> {
-        // SAFETY: libc has a function of this name and type; loading libcuda has no preconditions.
+        // SAFETY: libc has a function of this name and type, and loading libcuda has no preconditions.
         let library = unsafe {
             // Finds dlopen by dlsym, because tools such as UCX write their own dlopen into the relocated entries of
             // every object. Theirs would run under the caller's lock.
@@ -256,7 +256,7 @@ impl Cuda {
     pub(crate) fn export(&self, va: u64) -> Result<File, Failure> {
         let mut object = 0;
         let address = ptr::without_provenance_mut(va as usize);
-        // SAFETY: the place is ours; the address is only looked up.
+        // SAFETY: the place is ours, and the address is only looked up.
         let status = unsafe { (self.cuMemRetainAllocationHandle)(&mut object, address) };
         check("the retaining of an allocation (is it a VMM allocation?)", status)?;
         let exported = self.export_object(object);
@@ -305,7 +305,7 @@ impl Cuda {
     /// Runs `work` in the thread's context. If there is none, uses the GPU's primary context while `work` runs.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
-        // SAFETY: the places are ours; the retained object is released below.
+        // SAFETY: the places are ours, and the retained object is released below.
         unsafe {
             check("the search for a context", (self.cuCtxGetCurrent)(&mut current))?;
             if current != 0 {

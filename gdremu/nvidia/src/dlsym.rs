@@ -43,7 +43,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
 /// Returns the replacement of the function that dlsym would find, or NULL.
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
-    // SAFETY: dlsym's argument ends with a NUL byte; the caller's are passed on unchanged.
+    // SAFETY: dlsym's argument ends with a NUL byte, and the caller's arguments are passed on unchanged.
     unsafe {
         if let Ok(symbol) = CStr::from_ptr(name).to_str()
             && let Some(ours) = replaced::by_symbol(symbol)

@@ -153,7 +153,7 @@ impl Client {
 impl Memory {
     /// Returns a file. Its mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
-        // The kernel keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
+        // The GPU driver keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
         let fresh = open(&self.client.path)?;
         let mut map = MapMemory {
             client: self.client.root,
@@ -216,7 +216,7 @@ fn check(step: &'static str, status: u32) -> Result<(), Failure> {
 fn ioctl<T>(file: &File, step: &'static str, number: u8, argument: &mut T) -> Result<(), Failure> {
     const READ_WRITE: u64 = 3;
     let request = READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
-    // SAFETY: the driver reads and writes one T, and what the pointers in it name; callers keep both alive.
+    // SAFETY: the driver reads and writes one T, and what the pointers in the T name. Callers keep both alive.
     match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),
         _ => Err(Failure::system(step, std::io::Error::last_os_error())),

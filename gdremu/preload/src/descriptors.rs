@@ -60,7 +60,7 @@ impl Descriptors {
         let identity = record.identity()?;
         let fd = device.into_raw_fd();
         if flags & libc::O_CLOEXEC == 0 {
-            // SAFETY: `fd` was just opened; only its flag changes.
+            // SAFETY: `fd` was just opened, and only its flag changes.
             unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
         }
         self.add(identity, record, Kind::Device, fd);
@@ -95,7 +95,7 @@ impl Descriptors {
         })
     }
 
-    /// Makes the kernel count this process's mappings of a received dma-buf as a use of it.
+    /// Makes Linux count this process's mappings of a received dma-buf as a use of it.
     pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
         let path = path_of(fd).unwrap_or_default();
         if let Some((session, name)) = Session::of_export(&path) {
@@ -135,12 +135,12 @@ impl Descriptors {
         self.made.keys().copied().collect()
     }
 
-    /// Makes the kernel count this process's mappings of a device as a use of it.
+    /// Makes Linux count this process's mappings of a device as a use of it.
     pub(crate) fn anchor(&mut self, fd: c_int, identity: Identity) {
         let Some(device @ Made { anchor: None, .. }) = self.made.get_mut(&identity) else {
             return;
         };
-        // SAFETY: the kernel chooses the address, so no memory is replaced.
+        // SAFETY: Linux chooses the address, so no memory is replaced.
         let anchor = unsafe { next::mmap()(std::ptr::null_mut(), 1, libc::PROT_NONE, libc::MAP_SHARED, fd, 0) };
         if anchor == libc::MAP_FAILED {
             return;

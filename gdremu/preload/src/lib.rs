@@ -44,7 +44,7 @@ extern "C" fn loaded() {
         system::say(&[
             "gdremu: the program is linked statically, so gdremu cannot serve it: link it without -static\n",
         ]);
-        // SAFETY: ends the process, in which nothing of this library has run.
+        // SAFETY: this ends the process before any other code of this library has run.
         unsafe { libc::_exit(125) };
     }
     heap::show_to_leak_sanitizer();

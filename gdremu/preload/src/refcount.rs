@@ -21,7 +21,7 @@ pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
-/// Replaces the number; the position of the descriptor stays.
+/// Replaces the number. The position of the descriptor stays.
 pub(crate) fn put(fd: c_int, tables: u64) {
     let text = format!("{tables}\n");
     // SAFETY: `text` is readable for its length.

@@ -12,7 +12,7 @@ use gdremu_core::errno::Errno;
 pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
     let target = libc::iovec { iov_base: to, iov_len: len };
     let source = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
-    // SAFETY: the kernel checks the access to both; overwriting `to` is allowed: contract of this function.
+    // SAFETY: Linux checks the access to both. `to` may be overwritten: contract of this function.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &target, 1, &source, 1, 0) };
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
@@ -39,7 +39,7 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
 /// # Safety
 /// `status` is writable.
 pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat, flags: c_int) -> c_int {
-    // SAFETY: contract of this function. The kernel's structure is the C library's on all 64-bit platforms.
+    // SAFETY: contract of this function. Linux and the C library have the same structure on all 64-bit platforms.
     unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Entry<'t, 'a> {
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
-    /// Parses the text behind the kernel's name. Fails at the first thing that is wrong or not supported.
+    /// Parses the text behind the GPU kernel's name. Fails at the first thing that is wrong or not supported.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let module = Scope { names: names.clone(), branches: Vec::new() };
         let mut entry = Entry {

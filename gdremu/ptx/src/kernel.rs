@@ -32,9 +32,9 @@ pub struct Launch {
     pub resident: u64,
     /// The GPU kernel gets memory for a barrier of all blocks.
     pub cooperative: bool,
-    /// The bytes of the kernel's parameters, at the offsets where it expects them.
+    /// The bytes of the GPU kernel's parameters, at the offsets where it expects them.
     pub parameters: Vec<u8>,
-    /// Bytes of shared memory that the launch adds to the kernel's own.
+    /// Bytes of shared memory that the launch adds to the GPU kernel's own.
     pub shared: usize,
     /// The address of the module's variables.
     pub variables: u64,

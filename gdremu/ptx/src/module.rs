@@ -12,7 +12,7 @@ use super::tokens::{ParseError, Result, Tokens};
 pub struct Module {
     /// The compute capability that the text is for, times 10.
     pub target: u32,
-    /// Kernels by their names; an error says why a kernel cannot run.
+    /// GPU kernels by their names, or the errors that say why they cannot run.
     pub kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
     /// The place of each variable in `memory`, as offset and size.
     pub variables: BTreeMap<String, (usize, usize)>,

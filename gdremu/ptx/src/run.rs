@@ -328,7 +328,6 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
         stored.map_err(|Fault| Trap::IllegalAddress(address))
     }
 
-    /// Changes a value and returns the old one.
     #[inline(never)]
     fn update(&mut self, access: &Access, address: u64, change: &Change<'_>) -> Result<u64, Trap> {
         if access.is_global(address) {

@@ -32,7 +32,7 @@ impl Driver {
     /// aligned to a GPU page, or has lost its memory. `ENOMEM` if the length exceeds the address space. `EACCES` if the
     /// caller is not the owner, or the device is not open for this access.
     pub fn mmap(&mut self, gpu: &mut dyn Provider, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
-        // The kernel's own checks come before the module's.
+        // Linux's own checks come before the module's.
         let page = page_size();
         if request.len == 0 || !request.offset.is_multiple_of(page as u64) {
             return Err(Errno::EINVAL);

@@ -1,6 +1,5 @@
-//! gdrdrv as a state machine, with open devices, pins, handles and mappings. It maps no memory and
-//! opens no file itself. GPU memory comes from a [`Provider`], and the owner of a `Driver` turns
-//! libc calls into calls of it.
+//! gdrdrv as a state machine, with open devices, pins, handles and mappings. It maps no memory and opens no file
+//! itself. GPU memory comes from a [`Provider`], and the owner of a `Driver` turns libc calls into calls of the driver.
 //!
 //! ```text
 //! open     ← an open file, owned by the process that opened

@@ -1,5 +1,5 @@
-//! Address ranges that map GPU memory, as the kernel's memory management keeps them. A partial munmap splits
-//! them, and a move makes a new one.
+//! Address ranges that map GPU memory, as Linux's memory management keeps them. A partial munmap splits them, and a
+//! move makes a new one.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

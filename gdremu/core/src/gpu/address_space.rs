@@ -12,7 +12,7 @@ use super::ranges::Ranges;
 
 pub use super::physical::{Error, Run};
 
-/// Names a page table; never used twice.
+/// The id of a page table, which is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageTableId(pub u64);
 
@@ -116,7 +116,7 @@ impl Memory {
         self.ids = u64::from(process) << 32;
     }
 
-    /// Adds address space; both numbers are multiples of [`BLOCK`].
+    /// Adds address space. Both numbers are multiples of [`BLOCK`].
     pub fn add_window(&mut self, start: u64, len: u64) {
         self.addresses.give(start, len);
     }

@@ -67,8 +67,8 @@ impl Emugpu {
 
     fn call<T>(&mut self, command: u32, argument: &mut T) -> Result<(), Errno> {
         let device = self.device()?;
-        // SAFETY: the argument is of the type that the command's number was made from, and the kernel
-        // accesses no more than its size.
+        // SAFETY: the argument is of the type that the command's number was made from, and Linux accesses no more than
+        // its size.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), command.into(), argument) };
         if result == 0 { Ok(()) } else { Err(Errno::last()) }
     }

@@ -109,7 +109,7 @@ pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errn
 /// Replaces `[addr, addr + len)` by memory that raises SIGBUS when touched, or SIGSEGV if no descriptor is left.
 ///
 /// # Safety
-/// Nothing in this process uses the range, a mapping of the emulated driver, any more.
+/// Nothing in this process uses the range any more. It is a mapping of the emulated driver.
 pub(super) unsafe fn poison(addr: usize, len: usize) {
     // Touching a page beyond the end of its file raises SIGBUS.
     let replaced = match memory_file(c"gdremu-zapped", 0) {

@@ -27,7 +27,7 @@ pub(super) fn end_of(start: u64, len: u64) -> Result<u64, Error> {
     start.checked_add(len).ok_or(Error::Invalid)
 }
 
-/// Names a physical object; never used twice.
+/// The id of a physical object, which is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 

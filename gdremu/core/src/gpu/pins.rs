@@ -65,7 +65,7 @@ impl Memory {
         Ok(table)
     }
 
-    /// Gives the pages back; unknown tables are ignored.
+    /// Gives the pages back. Unknown tables are ignored.
     pub fn unpin(&mut self, id: PageTableId) {
         if let Some(table) = self.pins.remove(&id) {
             for run in table.runs {

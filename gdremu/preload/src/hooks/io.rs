@@ -13,7 +13,7 @@ use crate::{settings, state};
 /// # Safety
 /// If the argument can be accessed, it is the command's.
 pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next: impl FnOnce() -> c_int) -> c_int {
-    // The kernel only reads the lower half.
+    // Linux only reads the lower half.
     let number = request as u32;
     if abi::is_gdrdrv(number) {
         // SAFETY: contract of this function.
@@ -48,7 +48,7 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         return Some(fail(errno));
     }
     let inside = bytes.0.as_ptr().cast::<c_void>();
-    // SAFETY: `bytes` has the argument; the program's is written as the kernel would.
+    // SAFETY: `bytes` has the argument, and the program's argument is written as Linux would do it.
     if command.answers() && !unsafe { copy_memory(inside, argument, size) } {
         if let Some(handle) = command.new_handle() {
             state::enter()?.undo_pin(file, bytes.get(handle));

@@ -1,5 +1,5 @@
-//! State that outlives a call (contexts, streams, events, modules, allocations). One lock protects all of it.
-//! It is taken before the lock of the emulated driver.
+//! State that outlives a call (contexts, streams, events, modules, allocations). One lock protects all of it. The lock
+//! is taken before the lock of the emulated driver.
 //!
 //! ```text
 //! mod (State, its lock, cuInit)

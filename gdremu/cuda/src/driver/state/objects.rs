@@ -148,7 +148,7 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub(crate) context: ContextHandle,
     pub(crate) name: String,
-    /// The kernel, or the reason why it cannot run.
+    /// The GPU kernel, or the reason why it cannot run.
     pub(crate) kernel: std::result::Result<Arc<Kernel>, String>,
     /// The address of its module's variables.
     pub(crate) variables: u64,
