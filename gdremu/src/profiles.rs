@@ -43,7 +43,7 @@ const PROFILES: &[(&str, &str)] = &[
     ("two-gpus", "--gpus 2"),
 ];
 
-/// The names of all profiles.
+/// Returns the names of all profiles.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PROFILES.iter().map(|(name, _)| *name)
 }

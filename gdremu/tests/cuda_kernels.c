@@ -247,7 +247,7 @@ static void order(void)
 
 /* ---- GPU kernels that fail ---- */
 
-/* Checks that every call returns the error of a GPU kernel after it. Only another process can continue. */
+/* Checks that all calls return this error after a GPU kernel has failed. Only another process can continue. */
 static void expect_failure(CUresult result)
 {
     CUdeviceptr buffer;

@@ -12,7 +12,7 @@ static inline CUdeviceptr allocated(size_t size)
     return address;
 }
 
-/* Makes memory of GPU 0 with cuMemCreate, which GPUs may access as listed, and which is GPUDirect capable or not. */
+/* Maps memory of GPU 0 from cuMemCreate. GPUs may access it as listed, and `rdma` makes it GPUDirect capable. */
 static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAccessDesc *access, size_t count)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -73,7 +73,7 @@ TEST(driver_entry_points)
     CHECK_EQUAL(by_version, dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
 }
 
-/* After a reset the runtime makes the context again. It releases all contexts that it retains, as on an H200. */
+/* After each reset by the driver, the runtime makes the context again, as on an H200. */
 TEST(reset_by_the_driver)
 {
     CUcontext context;

@@ -36,7 +36,7 @@ static inline uint64_t pinned(int fd, CUdeviceptr address, size_t size)
     return handle;
 }
 
-/* Returns the information of a command that every release has. */
+/* Returns what GET_INFO reports about a pin. Every release has this command. */
 static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
 {
     struct gdrdrv_get_info info = {.handle = handle};

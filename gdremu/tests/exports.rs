@@ -53,7 +53,7 @@ fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable("gdremu-cuda", &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"]);
 }
 
-/// UCX writes its own dlopen into the entries of every loaded object. It would run under our lock.
+/// UCX writes its own dlopen into the entries of every loaded object. That function would run under our lock.
 #[test]
 fn functions_of_the_nvidia_provider_can_be_hooked_and_none_uses_dlopen() {
     assert_hookable("gdremu-nvidia", &["cuMemFree_v2", "dlsym", "mmap"]);

@@ -133,7 +133,7 @@ TEST(looked_up_functions)
     CHECK(dlsym(libc, "getpid") == (void *)getpid);
 }
 
-/* Pins two adjacent physical objects, which were made in the opposite order, one by one. */
+/* A pin can be inside one of two adjacent physical objects, but not in both. */
 TEST(objects_side_by_side)
 {
     CUmemAllocationProp prop = {0};

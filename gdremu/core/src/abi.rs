@@ -9,7 +9,7 @@ pub const MAGIC: u32 = 0xDA;
 
 pub const MAX_ARGUMENT: usize = 48;
 
-/// `_IOWR(0xDA, nr, …)` with `size` bytes in the size field.
+/// Returns `_IOWR(0xDA, nr, …)` with `size` bytes in the size field.
 const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }

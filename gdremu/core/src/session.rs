@@ -71,7 +71,7 @@ impl Session {
         self.directory.join("lib")
     }
 
-    /// The directory of emulated files, where `/proc/modules` is `proc/modules`.
+    /// Returns the directory of emulated files, where `/proc/modules` is `proc/modules`.
     pub fn files(&self) -> PathBuf {
         self.directory.join("files")
     }
@@ -119,7 +119,7 @@ impl Session {
         Record { path: self.exports().join(name), is_export: true }
     }
 
-    /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
+    /// Returns the number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
     pub fn refcount(&self) -> u64 {
         self.records().iter().map(|record| if record.is_open() { record.pins() } else { 0 }).sum()
     }

@@ -264,7 +264,7 @@ impl EmulatedProcess {
         result
     }
 
-    /// Called in a forked child, where devices and mappings are the parent's.
+    /// Forgets devices and mappings in a forked child, because they are the parent's.
     pub(crate) fn after_fork(&mut self) {
         self.driver.forget();
         self.descriptors.after_fork();

@@ -68,7 +68,7 @@ impl Type {
         Type { class: Class::Signed, bits }
     }
 
-    /// The index of this type in a computation's list of functions.
+    /// Returns the index of this type in a computation's list of functions.
     pub(super) fn index(self) -> usize {
         let signed = usize::from(self.class == Class::Signed);
         match self.bits {

@@ -144,7 +144,7 @@ impl<'a> Tokens<'a> {
         self.taken = position;
     }
 
-    /// The line of the token taken last.
+    /// Returns the number of the line of the token taken last.
     pub(super) fn line(&self) -> u32 {
         match self.taken {
             0 => 1,
@@ -161,7 +161,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The length of the word that a text begins with, or 0. `::` is part of a word, `:` is not.
+/// Returns the length of the word that a text begins with, or 0. `::` is part of a word, but `:` is not.
 fn word(text: &str) -> usize {
     let mut len = 0;
     loop {

@@ -129,7 +129,7 @@ impl Driver {
         self.files.get_mut(&file).ok_or(Errno::EBADF)
     }
 
-    /// The pins of an open device, if the caller may use it.
+    /// Returns the pins of an open device, if the caller may use it.
     fn pins_of_caller(&mut self, file: Identity) -> Result<&mut Pins, Errno> {
         let by_process = self.config.since(1);
         let caller = Caller::now();

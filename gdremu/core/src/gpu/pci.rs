@@ -11,12 +11,12 @@ pub const SUBSYSTEM: u32 = 0x1626;
 /// The bus of the first GPU; each next one is 16 further on.
 const FIRST_BUS: usize = 0x1b;
 
-/// The PCI bus of a GPU, counted through all domains.
+/// Returns the PCI bus of a GPU, counted through all domains.
 pub fn bus(gpu: usize) -> usize {
     FIRST_BUS + 16 * gpu
 }
 
-/// The PCI address of a GPU, with capital letters as CUDA writes it.
+/// Returns the PCI address of a GPU, with capital letters as CUDA writes it.
 pub fn address(gpu: usize) -> String {
     format!("{:04X}:{:02X}:00.0", bus(gpu) >> 8, bus(gpu) & 0xff)
 }

@@ -45,7 +45,7 @@ pub trait Provider: Any + Send {
         unsafe { mmap::poison(addr, len) };
     }
 
-    /// Called in a forked child, where pins are the parent's.
+    /// Forgets pins in a forked child, because they are the parent's.
     fn after_fork(&mut self) {}
 }
 

@@ -47,7 +47,7 @@ pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32
     Ok(status)
 }
 
-/// Only NVIDIA's CUDA runtime calls this, and gives up if it fails (see `gdremu/README.md`). Others look it up.
+/// Fails. Only NVIDIA's CUDA runtime calls this, and gives up then (see `gdremu/README.md`). Others look it up.
 pub(super) fn cuGetExportTable(_table: Out<*const c_void>, _uuid: In<u8>) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 

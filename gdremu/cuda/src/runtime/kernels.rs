@@ -37,7 +37,7 @@ pub(crate) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
 }
 
-/// The modules end with their contexts.
+/// Forgets a binary with its functions and variables. Its modules end with their contexts.
 pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
     let mut registry = registry();
     registry.functions.retain(|_, (owner, _)| *owner != binary);

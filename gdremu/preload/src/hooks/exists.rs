@@ -14,7 +14,7 @@ use crate::{settings, state};
 /// A major number of the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
-/// The permissions that the device lacks if the program may not open it.
+/// Returns the permissions that the device lacks if the program may not open it.
 fn missing_permissions() -> u16 {
     if settings::config().driver.open_errno == Some(Errno::EACCES) { 0o066 } else { 0 }
 }
