@@ -21,7 +21,7 @@ use gdremu_core::session::{LOADED, REFUSED_KERNEL, Session};
 use gdremu::options::Options;
 use gdremu::{files, profiles};
 
-/// The exit status for failures of gdremu itself, the same as for `env` and `timeout`.
+/// The exit statuses for failures of gdremu itself, the same as for `env` and `timeout`.
 const FAILURE: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;

@@ -37,7 +37,7 @@ pub struct Keeper {
     kept: HashMap<OsString, (Exported, Arc<OwnedFd>)>,
     /// The files in `kept`. One file can have the memory of many dma-bufs.
     files: HashMap<Identity, Weak<OwnedFd>>,
-    /// The number of dma-bufs at which closed ones are looked for.
+    /// Closed dma-bufs are looked for when there are this many.
     purge_at: usize,
     /// The process that exported the last dma-buf.
     last: Option<String>,

@@ -133,11 +133,10 @@ impl In<u8> {
         In(ptr::with_exposed_provenance(address))
     }
 
-    /// Reads memory that says its length at its beginning. Refuses lengths that no memory has.
+    /// Reads `len` bytes of the program's memory. Refuses lengths that no memory has.
     pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
         ensure(!self.is_null() && isize::try_from(len).is_ok(), Error::INVALID_VALUE)?;
-        // SAFETY: the pointer is not NULL, so it has `len` bytes of the program's memory, which wrote this length
-        // there.
+        // SAFETY: the pointer is not NULL, so the program passed `len` bytes (see the head of this file).
         Ok(unsafe { slice::from_raw_parts(self.0, len) })
     }
 }

@@ -40,9 +40,8 @@ pub(crate) type Statx = *mut libc::statx;
 /// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
 /// ```
 ///
-/// A line of text begins with the names of one function. Arguments behind the semicolon are variable ones, and the hook
-/// reads those that may be there. The expression is the hook's body, and `next` in it is the next definition of the
-/// name.
+/// An entry begins with the names of one function. Arguments behind the semicolon are variable ones, and the hook reads
+/// those that may be there. The expression is the hook's body, and `next` in it is the next definition of the name.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int

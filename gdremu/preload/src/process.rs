@@ -27,7 +27,7 @@ pub struct EmulatedProcess {
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
-    /// The number of descriptors at which closed ones are looked for.
+    /// Closed descriptors are looked for when there are this many.
     reap_at: usize,
     pub(crate) calls: Calls,
     refused: BTreeSet<String>,

@@ -38,7 +38,7 @@ pub(crate) fn runtime() -> &'static Path {
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// Makes the kit of the C tests once, and returns its directory. Each test program makes its own.
+/// Makes the kit of the C tests once, and returns its library. Each test program makes its own kit.
 pub(crate) fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {

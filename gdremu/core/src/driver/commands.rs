@@ -18,7 +18,7 @@ use super::{CLOCK_KHZ, Driver};
 const LAST_PAGE: u64 = u64::MAX - (GPU_PAGE - 1);
 
 impl Driver {
-    /// Runs a command on an open device; `argument` is read and, on success, written.
+    /// Runs a command on an open device. Reads `argument`, and writes it on success.
     pub fn ioctl(
         &mut self,
         gpu: &mut dyn Provider,

@@ -15,7 +15,7 @@ use crate::errno::Errno;
 const FIRST_DESCRIPTOR: c_int = 512;
 
 /// # Safety
-/// As mmap(2). With `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
+/// The contract is that of mmap(2). With `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
 unsafe fn mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: RawFd, offset: u64) -> Result<usize, Errno> {
     let offset = off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
     // SAFETY: the caller's promise.
@@ -125,7 +125,7 @@ pub(super) unsafe fn poison(addr: usize, len: usize) {
 }
 
 /// # Safety
-/// As mmap(2) with `MAP_FIXED`.
+/// The contract is that of mmap(2) with `MAP_FIXED`.
 unsafe fn replace(addr: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     let prot = libc::PROT_READ | libc::PROT_WRITE;

@@ -10,7 +10,7 @@ use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// Contexts can move between threads, as they can since CUDA 3.2.
+/// The API version of all contexts. They can move between threads, as they can since CUDA 3.2.
 pub(super) const API_VERSION: u32 = 3020;
 
 fn create(state: &mut State, gpu: usize, flags: u32) -> Result<Context> {

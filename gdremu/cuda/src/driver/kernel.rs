@@ -28,7 +28,7 @@ const MAX_SHARED_BYTES: usize = 48 << 10;
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
-/// A block takes a multiple of these bytes of shared memory, and the reserved bytes.
+/// The shared memory of a block is a multiple of this, plus the reserved bytes.
 const SHARED_UNIT: usize = 128;
 const BLOCK_RESERVED: usize = 1 << 10;
 

@@ -53,7 +53,7 @@ fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: im
 /// # Safety
 /// `next` writes `status` if it succeeds.
 pub(super) unsafe fn stat(dirfd: c_int, path: Text, status: Stat, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: the call has succeeded.
+    // SAFETY: `look` runs this only after `next` has succeeded.
     look(dirfd, path, next, || unsafe {
         (*status).st_rdev = libc::makedev(MAJOR, 0);
         (*status).st_mode &= !u32::from(missing_permissions());
@@ -78,7 +78,7 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
 /// # Safety
 /// `next` writes `status` if it succeeds.
 pub(super) unsafe fn statx(dirfd: c_int, path: Text, status: Statx, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: the call has succeeded.
+    // SAFETY: `look` runs this only after `next` has succeeded.
     look(dirfd, path, next, || unsafe {
         (*status).stx_rdev_major = MAJOR;
         (*status).stx_rdev_minor = 0;
