@@ -21,7 +21,7 @@ pub const GPU_PAGE_SIZE: u64 = 1 << GPU_PAGE_SHIFT;
 pub const GPU_PAGE_OFFSET: u64 = GPU_PAGE_SIZE - 1;
 pub const GPU_PAGE_MASK: u64 = !GPU_PAGE_OFFSET;
 
-/// Defines each value under its own name, and under the one with the enumeration's in front.
+/// Defines each value under its own name, and under a name that begins with that of its enumeration.
 macro_rules! values {
     ($($name:ident, $long:ident = $value:literal;)+) => { $(
         pub const $name: c_uint = $value;

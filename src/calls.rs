@@ -20,7 +20,7 @@ pub(crate) fn open() -> Result<usize> {
     Ok(slot.handle())
 }
 
-/// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
+/// Releases all pins of `g`, then closes it. Goes on after errors, and returns the first one.
 pub(crate) fn close(g: usize) -> Result<()> {
     if handles::close_inherited(g) {
         return Ok(());
@@ -44,7 +44,7 @@ fn release_pins(g: usize, slot: &Slot) -> Result<()> {
     let table = Table::of_live("g")?;
     let mut result = Ok(());
     while let Some(slot) = table.take_pin(slot) {
-        // An unpin of another thread may be first.
+        // Another thread may have unpinned it in the meantime.
         let Ok(pin) = Handle::find(slot.handle()) else {
             continue;
         };
@@ -59,7 +59,7 @@ fn release_pins(g: usize, slot: &Slot) -> Result<()> {
     result
 }
 
-/// The driver behind `g`, for work that other users of `g` need not wait for.
+/// Returns the driver behind `g`. While the caller works with it, other users of `g` do not wait.
 pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
     Handle::find(g)?.with(|open: &mut GdrEntry| Ok(open.gdr.clone()))
 }
@@ -78,7 +78,7 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     Ok(Table::of_live("g")?.insert(pin)?.handle())
 }
 
-/// The pin with this handle; `g` must be live.
+/// Returns the pin with this handle. Fails if `g` or the handle is not live.
 #[inline]
 fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
     handles::check_gdr(g)?;
@@ -97,7 +97,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     buffer.end(release, |()| ())
 }
 
-/// Works on a buffer of `g`, and its slot.
+/// Calls `work` with a buffer of `g` and the buffer's slot.
 #[inline]
 fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>) -> Result<R> {
     let found = find_buffer(g, handle)?;
@@ -117,10 +117,11 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
     with_buffer(g, handle, |buffer, _| Ok(buffer.pin.callback_flag()?))
 }
 
-/// Maps a buffer and opens its copy path.
+/// Maps a buffer. Copies through the mapping work from then on.
 ///
 /// # Safety
-/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last page.
+/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last
+/// page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     with_buffer(g, handle, |buffer, slot| {
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();
@@ -136,8 +137,8 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
     })
 }
 
-/// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller passes. DPDK passes
-/// the device address, other programs another size.
+/// Unmaps a buffer's whole mapping, whatever range the caller passes, because DPDK passes the device address, and
+/// other programs another size. Copies through the mapping fail from then on.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {
         let Some(mapping) = &buffer.mapping else {
@@ -152,7 +153,7 @@ pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<(
     })
 }
 
-/// The size in whole pages, if there is one.
+/// Returns the size rounded up to whole pages; `None` if that overflows.
 fn pages(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(page_size())
 }

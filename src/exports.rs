@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::guard::{caught, guard};
 use crate::{calls, handles, origin};
 
-/// Runs the body of the C function `name`. On success its result is written to `place`, the argument `argument`.
+/// Runs the body of the C function `name`. Writes a successful result to `place`, the function's argument `argument`.
 ///
 /// # Safety
 /// `place` is NULL or valid for writes.
@@ -34,7 +34,7 @@ unsafe fn output<T>(name: &str, argument: &'static str, place: *mut T, body: imp
     })
 }
 
-/// Opens a backend; NULL (and errno) if none works.
+/// Opens a backend. Returns NULL and sets errno if none works.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
     match caught("gdr_open", || {
@@ -104,13 +104,13 @@ unsafe fn pin(
     unsafe { output(name, "handle", handle, body) }
 }
 
-/// Unmaps if mapped, and unpins.
+/// Unmaps a buffer if it is mapped, and unpins it.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unpin_buffer(g: gdr_t, handle: gdr_mh_t) -> c_int {
     guard("gdr_unpin_buffer", || calls::unpin(g.addr(), handle.h as usize))
 }
 
-/// Returns whether the pinned memory has been freed.
+/// Writes 1 to `flag` if the pinned memory has been freed, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_callback_flag(g: gdr_t, handle: gdr_mh_t, flag: *mut c_int) -> c_int {
     let body = || Ok(calls::callback_flag(g.addr(), handle.h as usize)?.into());
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn gdr_get_callback_flag(g: gdr_t, handle: gdr_mh_t, flag:
     unsafe { output("gdr_get_callback_flag", "flag", flag, body) }
 }
 
-/// Describes a pin, for programs built before 2.4, and writes 40 bytes.
+/// Describes a pin in 40 bytes, for programs that were built before 2.4.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info(g: gdr_t, handle: gdr_mh_t, info: *mut gdr_info_v1_t) -> c_int {
     let body = || Ok(calls::info(g.addr(), handle.h as usize)?.into());
@@ -169,7 +169,7 @@ unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size
     unsafe { output(name, "va", va, body) }
 }
 
-/// Unmaps what was mapped; `va` and `size` are compared and logged, no more.
+/// Unmaps a pin's mapping. `va` and `size` are only compared with it, and logged if they differ.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unmap(g: gdr_t, handle: gdr_mh_t, va: *mut c_void, size: usize) -> c_int {
     guard("gdr_unmap", || calls::unmap(g.addr(), handle.h as usize, va.addr(), size))
@@ -185,8 +185,8 @@ pub unsafe extern "C" fn gdr_copy_to_mapping(
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
         Some(mapping_type) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
-            // SAFETY: by the header the ranges are valid, `map_d_ptr`'s in the mapping of `handle`, whose type
-            // this is.
+            // SAFETY: by the header's contract, the ranges are valid, and that at `map_d_ptr` lies in the mapping of
+            // `handle`, which has this type.
             unsafe { copy::to_mapping(mapping_type, map_d_ptr.cast(), h_ptr.cast(), size) };
             0
         }
@@ -212,24 +212,22 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
     }
 }
 
-// Cold paths for zero-size and invalid copies are tail calls with the same signature and calling convention,
-// so that the hot path needs no frame.
+// Copies without a mapping or with a NULL pointer end in tail calls with the same signature and calling convention, so
+// that other copies need no frame.
 
-/// A copy to a mapping of no bytes, or an invalid one.
 #[cold]
 #[inline(never)]
 extern "C" fn reject_copy_to(handle: gdr_mh_t, map_d_ptr: *mut c_void, _h_ptr: *const c_void, size: usize) -> c_int {
     reject_copy("gdr_copy_to_mapping", handle, map_d_ptr, size)
 }
 
-/// A copy from a mapping of no bytes, or an invalid one.
 #[cold]
 #[inline(never)]
 extern "C" fn reject_copy_from(handle: gdr_mh_t, _h_ptr: *mut c_void, map_d_ptr: *const c_void, size: usize) -> c_int {
     reject_copy("gdr_copy_from_mapping", handle, map_d_ptr, size)
 }
 
-/// A copy of no bytes, or an invalid one.
+/// Returns the errno of a copy without a mapping or with a NULL pointer; 0 if it has a mapping, and no bytes.
 fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usize) -> c_int {
     let handle = handle.h as usize;
     guard(name, || match handles::mapping_type(handle) {
@@ -239,7 +237,7 @@ fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usi
     })
 }
 
-/// The API version of this library.
+/// Writes the API version of this library to the pointers that are not NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut c_int) {
     for (place, number) in [(major, Version::API.major), (minor, Version::API.minor)] {
@@ -250,7 +248,7 @@ pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut 
     }
 }
 
-/// The driver's version.
+/// Writes the driver's version.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_driver_get_version(g: gdr_t, major: *mut c_int, minor: *mut c_int) -> c_int {
     let body = || {
@@ -266,7 +264,7 @@ pub unsafe extern "C" fn gdr_driver_get_version(g: gdr_t, major: *mut c_int, min
     unsafe { output("gdr_driver_get_version", "major", major, body) }
 }
 
-/// An attribute of the open driver; 0 is written on failure too.
+/// Writes an attribute of the open driver, or 0 on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c_int) -> c_int {
     let body = || {
@@ -281,7 +279,7 @@ pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c
     unsafe { output("gdr_get_attribute", "v", v, body) }
 }
 
-/// The name of a mapping type, as a constant string.
+/// Writes the address of the name of a mapping type, which is a constant string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_mapping_type_string(
     mapping_type: gdr_mapping_type_t,

@@ -1,5 +1,5 @@
-//! The boundary of every C function except the two copies. Turns results into errno and a log line, catches
-//! panics, and defers thread cancellation.
+//! The boundary of every C function except valid copies and `gdr_runtime_get_version`. It turns errors into errno and a
+//! log line, catches panics, and defers thread cancellation.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use gdrcopy_core::{heap, stderr};
 
 use crate::error::{Error, Result};
 
-/// Runs the body of the C function `name`. An error is logged and becomes its errno, success is 0.
+/// Runs the body of the C function `name`. Returns 0, or logs the error and returns its errno.
 pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     match caught(name, body) {
         Ok(()) => 0,
@@ -19,7 +19,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// Runs the body of the C function `name`; logs an error, and turns a panic into one.
+/// Runs the body of the C function `name`. Turns a panic into an error, and logs errors.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _deferred = Deferred::new();
     // The call is unwind safe, because locks do not poison, and their data is valid at every step.
@@ -39,8 +39,7 @@ pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
 #[cold]
 #[inline(never)]
 fn log_failure(name: &str, error: &dyn Display) {
-    // The first call of the process may fail, before any that reads the environment variables. Reading them
-    // takes memory.
+    // Only `gdr_open` reads the environment variables, and a call before it may fail. Reading them takes memory.
     if !stderr::is_installed() && heap::require().is_ok() {
         stderr::install();
     }

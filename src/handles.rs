@@ -1,11 +1,10 @@
 //! The handles of the C API: addresses of slots, in memory that stays readable.
 //!
-//! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple
-//! of the slot size, and its slot says so: no lock, no hash, and nothing outside our own memory is ever
-//! read (`slots`).
+//! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple of the slot
+//! size, and the state of its slot is live. The check takes no lock and no hash, and reads only our memory (`slots`).
 //!
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
-//! stored with its handle. That detects a stale handle, and one of the other kind.
+//! stored with its handle. A comparison with that detects a stale handle, and a handle of the other kind.
 
 use std::ops::Range;
 use std::{ptr, slice};
@@ -27,10 +26,10 @@ fn is_slot(handle: usize) -> bool {
     PAGE.handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>())
 }
 
-/// The slot at this address.
+/// Returns the slot at this address.
 ///
 /// # Safety
-/// [`is_slot`] returned true for it.
+/// [`is_slot`] returned true for this address.
 #[inline(always)]
 unsafe fn slot_at(handle: usize) -> &'static Slot {
     // SAFETY: the address is a multiple of the slot size in the range of committed slots, which stays
@@ -38,7 +37,7 @@ unsafe fn slot_at(handle: usize) -> &'static Slot {
     unsafe { &*ptr::with_exposed_provenance::<Slot>(handle) }
 }
 
-/// The slot at this address, if there is one of this process.
+/// Returns the slot of this process at this address, if there is one.
 fn slot(handle: usize) -> Option<&'static Slot> {
     if !is_slot(handle) {
         return None;
@@ -47,7 +46,7 @@ fn slot(handle: usize) -> Option<&'static Slot> {
     Some(unsafe { slot_at(handle) })
 }
 
-/// The type of the mapping of the pin with this handle; `None` for everything that is not a mapped pin of this process.
+/// Returns the mapping type of the pin with this handle; `None` if the handle is not a mapped pin of this process.
 #[inline(always)]
 pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
@@ -58,7 +57,7 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     unsafe { slot_at(handle) }.mapping_type()
 }
 
-/// The reason why [`mapping_type`] returned `None`.
+/// Returns the reason why [`mapping_type`] returned `None`.
 #[cold]
 pub(crate) fn why_not_mapped(handle: usize) -> Error {
     match slot(handle).map(Slot::state) {
@@ -67,7 +66,7 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
     }
 }
 
-/// The error of the argument `name`, which is not the handle that it should be.
+/// Returns the error for the argument `name`, which is not a live handle of the right kind.
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
     match inherited(handle) {
@@ -78,29 +77,29 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 
 /// The handles of one process.
 pub(crate) struct Table {
-    /// Handle memory of the processes that this one was forked off from.
+    /// The address ranges of the handles of the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
-    /// A copy of the range in the process's page, readable where that was wiped.
+    /// A copy of `PAGE.handles`. A forked child reads the copy, because the kernel has cleared the page there.
     range: AddressRange,
     state: Mutex<State>,
 }
 
-/// The memory that handles are made of.
+/// The slots and holders behind the handles.
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
-    /// All holders. They are never freed, because callers with a stale handle may look at them at any time. The list is
-    /// for leak checkers, which do not look into the arena.
+    /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
+    /// checkers find them by this list, because they do not look into the arena.
     holders: Vec<&'static Holder>,
-    /// The holders that hold nothing.
+    /// The holders without an object.
     spare: Vec<&'static Holder>,
 }
 
 static TABLE: PerProcess<Table> = PerProcess::new();
 
 impl Table {
-    /// This process's table, made now if need be. All it takes over from a parent process are the address
-    /// ranges of the parent's handles.
+    /// Returns this process's table, and makes it first if there is none. A forked child's table takes over only the
+    /// address ranges of the parent's handles.
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
         let table = TABLE.get(|parent| {
@@ -114,17 +113,17 @@ impl Table {
         Ok(table)
     }
 
-    /// The table of a handle that was live. Only in a forked child it is not there.
+    /// Returns this process's table for a call that has found a live handle. Only a child forked off since has none.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
 
-    /// Gives the object a handle, and returns the slot that is it. A pin is added to those of its `gdr_t`.
+    /// Gives the object a handle, and returns the handle's slot. Adds a pin to the list of its `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
             0 => None,
-            // A close of another thread, after which the pin would be left behind, may be first.
+            // If another thread has closed the `gdr_t` in the meantime, no one would release the pin.
             gdr => Some(check_gdr(gdr)?),
         };
         let (slot, holder) = self.take_slot(&mut state)?;
@@ -138,14 +137,14 @@ impl Table {
         Ok(slot)
     }
 
-    /// A free slot and a free holder.
+    /// Takes a free slot and a free holder.
     fn take_slot(&self, state: &mut State) -> Result<(&'static Slot, &'static Holder)> {
         let arena = match &mut state.arena {
             Some(arena) => arena,
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // The list has room for all holders, including this one, so giving one back takes no memory.
+            // `spare` gets room for all holders, including the new one, so that giving one back takes no memory.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
@@ -160,7 +159,7 @@ impl Table {
         }
     }
 
-    /// Takes any pin off the list of a `gdr_t` that is being closed.
+    /// Removes a pin from the list of a `gdr_t` that is being closed, and returns it.
     pub(crate) fn take_pin(&self, gdr: &Slot) -> Option<&'static Slot> {
         let _state = self.state.lock_unless_here()?;
         let pin = slot(gdr.next())?;
@@ -183,7 +182,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the range of handles known to those that read it without a lock.
+    /// Stores the address range of the handles for functions that read it without a lock.
     fn publish(&self, base: usize, len: usize) {
         self.range.set(base, len);
         PAGE.handles.set(base, len);
@@ -210,7 +209,7 @@ pub(crate) struct Handle<T: Kind> {
 }
 
 impl<T: Kind> Handle<T> {
-    /// The live handle with this number.
+    /// Returns the live handle with this number.
     pub(crate) fn find(number: usize) -> Result<Handle<T>> {
         let Some(slot) = slot(number) else {
             return Err(why_unknown(T::ARGUMENT, number));
@@ -219,23 +218,23 @@ impl<T: Kind> Handle<T> {
         if !slot.is_live() || holder == 0 {
             return Err(why_unknown(T::ARGUMENT, number));
         }
-        // SAFETY: the address is that of a holder of the table, which `insert` published.
+        // SAFETY: `insert` has stored the address of a holder there, and holders are never freed.
         let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
         Ok(Handle { slot, holder, place: T::place(holder) })
     }
 
-    /// Works on the object; other callers with the same handle wait.
+    /// Calls `work` with the object. Other threads with the same handle wait.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let mut place = self.lock()?;
         work(self.object(&mut place)?)
     }
 
-    /// The holder's object. Fails if this thread is in another call for the handle.
+    /// Locks the holder's object. Fails if this thread is in another call for the handle.
     fn lock(&self) -> Result<Guard<'static, Option<(usize, T)>>> {
         self.place.lock_unless_here().ok_or(Error::InUse)
     }
 
-    /// The object in the holder, if that still belongs to the handle.
+    /// Returns the object in the holder, if it still belongs to the handle.
     fn object<'a>(&self, place: &'a mut Option<(usize, T)>) -> Result<&'a mut T> {
         match place {
             Some((handle, object)) if *handle == self.slot.handle() => Ok(object),
@@ -243,7 +242,8 @@ impl<T: Kind> Handle<T> {
         }
     }
 
-    /// Ends the object after `work` on it; the handle is stale after `finish`. If `work` fails, the object stays.
+    /// Calls `work` with the object, drops the object, calls `finish`, and makes the handle stale. If `work` fails, the
+    /// object and the handle stay.
     pub(crate) fn end<R, E>(self, work: impl FnOnce(&mut T) -> Result<R>, finish: impl FnOnce(R) -> E) -> Result<E> {
         let table = Table::of_live(T::ARGUMENT)?;
         if table.state.is_locked_here() {
@@ -251,7 +251,7 @@ impl<T: Kind> Handle<T> {
         }
         let mut place = self.lock()?;
         let result = work(self.object(&mut place)?)?;
-        // A child that is forked off before the object has ended can close its copies of the descriptors.
+        // From now on, `gdr_close` in a child that is forked off still closes the child's copies of the descriptors.
         self.slot.show_ending();
         *place = None;
         drop(place);
@@ -262,7 +262,7 @@ impl<T: Kind> Handle<T> {
     }
 }
 
-/// The slot of `g`. Fails if that is not the live handle of an open driver.
+/// Returns the slot of `g`. Fails if `g` is not the live handle of an open driver.
 pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     match slot(g) {
         Some(slot) if slot.state() == state::GDR => Ok(slot),
@@ -270,7 +270,8 @@ pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     }
 }
 
-/// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of them.
+/// Returns the slot at this address in the handle memory of a parent process, and all slots there. A forked child has a
+/// copy of that memory.
 fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     let latest = TABLE.look()?;
     let table = latest.value;
@@ -284,14 +285,15 @@ fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     if !offset.is_multiple_of(size_of::<Slot>()) {
         return None;
     }
-    // SAFETY: committed slots of a process that this one was forked off from, which stay readable and writable; a Slot
-    // consists of atomics, valid whatever they hold.
+    // SAFETY: the range holds committed slots of a process that this one was forked off from. They stay readable and
+    // writable. A Slot consists of atomics, valid whatever they hold.
     let slots = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
     Some((&slots[offset / size_of::<Slot>()], slots))
 }
 
-/// In a forked child: closes the descriptors of the parent's `gdr_t` that have this handle, and forgets it and its pins.
-/// Returns whether there is one. Nothing that may have been locked at the fork is touched.
+/// In a forked child, closes its copies of the descriptors of the parent's `gdr_t` with this handle and of the pins of
+/// that, and makes their handles stale. Returns whether there was such a `gdr_t`. Touches nothing that may have been
+/// locked at the fork.
 pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;

@@ -25,7 +25,7 @@ mod origin;
 mod slots;
 pub mod types;
 
-// Rust programs use these, because the crate gdrapi-sys is built from these sources too.
+// The crate gdrapi-sys, which Rust programs use, is built from these sources too.
 pub use bindgen::*;
 pub use exports::*;
 pub use types::*;

@@ -15,18 +15,18 @@ pub(crate) struct GdrEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// The object of a `gdr_mh_t`, a pin, its mapping while it has one, and the handle of its `gdr_t`.
+/// The object of a `gdr_mh_t`, a pin. `gdr` is the handle of its `gdr_t`.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
     // The fields are dropped in this order, which unmaps first, and then unpins.
     pub(crate) mapping: Option<RawMapping>,
     pub(crate) pin: RawPin,
     pub(crate) gdr: usize,
-    /// A copy of its `gdr_t`'s.
+    /// A copy of [`GdrEntry::allow_unaligned_map`].
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// An object with its handle. It is locked while it is mapped or unmapped, which other code can hook.
+/// An object with its handle. The lock is held during mmap and munmap, which programs can hook.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
 /// Room for one object of either kind.
@@ -45,7 +45,7 @@ pub(crate) trait Kind: Sized + 'static {
 
     /// The holder's place for such an object.
     fn place(holder: &Holder) -> &Place<Self>;
-    /// Returns the handle of a pin's `gdr_t`; 0 if it is no pin.
+    /// Returns the handle of the pin's `gdr_t`; 0 if the object is not a pin.
     fn gdr(&self) -> usize;
     /// Writes the values that C programs and forked children look for into the slot.
     fn show(&self, slot: &Slot);
@@ -90,7 +90,7 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Closes the copy path of its slot, and removes the mapping if there is one. After an error both are as before.
+    /// Removes the mapping if there is one, so that copies fail. After an error, the mapping stays and copies work.
     pub(crate) fn remove_mapping(
         &mut self,
         slot: &Slot,
@@ -108,8 +108,8 @@ impl PinEntry {
         Err(error.into())
     }
 
-    /// Removes the mapping if there is one, then unpins. After an error it is still pinned; and still mapped,
-    /// if the mapping could not be removed.
+    /// Removes the mapping if there is one, then unpins the buffer. After an error, the buffer is still pinned, and
+    /// also mapped if the mapping could not be removed.
     pub(crate) fn release(&mut self, slot: &Slot) -> Result<()> {
         self.remove_mapping(slot, RawMapping::retire)?;
         Ok(self.pin.release()?)

@@ -1,8 +1,9 @@
 //! The memory that handles point into, one slot per handle, taken from a ring.
 //!
-//! Slots are taken in turn around a ring of one million, so that a stale handle stays stale for at least half
-//! a million pins. The ring has fewer where the address space is limited. The address space is never released.
-//! The physical memory behind slots freed long ago is, and then reads as zeros, which is a free slot.
+//! Slots are taken in turn around a ring of one million, of which at most half are live. So a handle's number is issued
+//! again only after about half a million others. The ring is smaller if the address space is limited. The address space
+//! is never released. The physical memory of a step of slots (`STEP`) is released when all of them are free. It then
+//! reads as zeros, which are free slots.
 
 use std::mem::{offset_of, size_of};
 use std::num::NonZeroUsize;
@@ -19,26 +20,26 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 /// The memory behind a handle.
 ///
-/// The test suite of NVIDIA's libgdrapi 2.6 looks at two fields of its private structs. These are the
-/// descriptor at the start of a `gdr_t`, and the driver's number at byte 24 of a `gdr_mh_t`.
+/// The test suite of NVIDIA's libgdrapi 2.6 reads two private fields: the descriptor at byte 0 of the memory that a
+/// `gdr_t` points to, and the driver's number of a pin at byte 24 of the memory behind a `gdr_mh_t`.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Slot {
     descriptor: AtomicI32,
     state: AtomicU32,
-    /// The address of the `Holder` of its object.
+    /// The address of the `Holder` of the slot's object.
     holder: AtomicUsize,
-    /// The handle of the `gdr_t` if this slot is a pin, else 0.
+    /// The handle of the pin's `gdr_t`; 0 if this slot is not a pin.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
-    /// The number of live slots in the step that this slot is the first of. Locked as the arena is.
+    /// The number of live slots in the step that begins with this slot. Only the first slot of a step has it.
     live_in_step: AtomicU32,
-    // With `descriptor`, they describe the open file that a forked child can close.
+    // A forked child closes `descriptor` only if it stands for the file with these two numbers.
     file_device: AtomicU64,
     file_inode: AtomicU64,
-    /// The next pin of the same `gdr_t`, or the first one of this `gdr_t`; otherwise 0. Locked as the table is.
+    /// The next pin of the same `gdr_t`, or the first pin of this `gdr_t`; otherwise 0. The table's lock protects it.
     next: AtomicUsize,
-    /// The slot before it in the list of a `gdr_t`'s pins, whose head is the `gdr_t`; 0 if it is in none.
+    /// The previous pin of the same `gdr_t`, or the `gdr_t` itself if there is none; 0 if this slot is in no list.
     previous: AtomicUsize,
 }
 
@@ -50,9 +51,9 @@ pub(crate) mod state {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const TAKEN: u32 = 1;
     pub(crate) const GDR: u32 = 2;
-    /// A handle that only `gdr_close` in a child that is forked off still uses.
+    /// The handle's object is being ended. Only `gdr_close` in a forked child can still use the handle.
     pub(crate) const ENDING: u32 = 3;
-    /// A pin that is not mapped. A mapped one has its mapping type added.
+    /// A pin that is not mapped. The state of a mapped pin is this plus the number of its mapping type.
     pub(crate) const PIN: u32 = 4;
 }
 
@@ -62,12 +63,12 @@ impl Slot {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Returns whether it is the handle of an object.
+    /// Returns whether the slot is the handle of an object.
     pub(crate) fn is_live(&self) -> bool {
         self.state() >= state::GDR
     }
 
-    /// The type of the mapping of the slot's pin; `None` if it is not mapped, or is no pin.
+    /// Returns the mapping type of the slot's pin; `None` if the slot is not a mapped pin.
     #[inline(always)]
     pub(crate) fn mapping_type(&self) -> Option<MappingType> {
         const WC: u32 = state::PIN + MappingType::WriteCombining as u32;
@@ -81,27 +82,27 @@ impl Slot {
         }
     }
 
-    /// The address of the holder of its object; 0 if the slot has been cleared.
+    /// The address of the `Holder` of the slot's object; 0 if the slot has been cleared.
     pub(crate) fn holder(&self) -> usize {
         self.holder.load(Ordering::Relaxed)
     }
 
-    /// The handle of a pin's `gdr_t`; 0 if it is no pin.
+    /// The handle of the pin's `gdr_t`; 0 if the slot is not a pin.
     pub(crate) fn gdr(&self) -> usize {
         self.gdr.load(Ordering::Relaxed)
     }
 
-    /// The number of the handle.
+    /// The handle, which is the slot's address.
     pub(crate) fn handle(&self) -> usize {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// The handle that comes after it in the list of the pins of a `gdr_t`, or 0.
+    /// The handle of the next slot in the list of a `gdr_t`'s pins, or 0.
     pub(crate) fn next(&self) -> usize {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Adds it to the list of the pins of `gdr`, which is locked.
+    /// Adds the slot to the list of the pins of `gdr`. The caller has locked the list.
     pub(crate) fn add_to(&self, gdr: &Slot) {
         self.next.store(gdr.next(), Ordering::Relaxed);
         self.previous.store(gdr.handle(), Ordering::Relaxed);
@@ -111,7 +112,7 @@ impl Slot {
         gdr.next.store(self.handle(), Ordering::Relaxed);
     }
 
-    /// Removes it from its list, which is locked, if it is in one.
+    /// Removes the slot from its list, if it is in one. The caller has locked the list.
     pub(crate) fn remove(&self) {
         let Some(previous) = self.neighbor(&self.previous) else {
             return;
@@ -124,13 +125,13 @@ impl Slot {
         self.previous.store(0, Ordering::Relaxed);
     }
 
-    /// The slot whose handle is in this place of a list.
+    /// Returns the slot whose handle is in `place`, a `next` or `previous` field.
     fn neighbor(&self, place: &AtomicUsize) -> Option<&'static Slot> {
-        // SAFETY: 0, or the handle of a slot in the same arena, which stays readable and writable.
+        // SAFETY: the field is 0, or the handle of a slot in the same arena, which stays readable and writable.
         unsafe { ptr::with_exposed_provenance::<Slot>(place.load(Ordering::Relaxed)).as_ref() }
     }
 
-    /// The open file that the slot shows, if there is one.
+    /// Returns the open file that `show` has stored, if there is one.
     pub(crate) fn file(&self) -> Option<OpenFile> {
         let number = self.descriptor.load(Ordering::Relaxed);
         if number < 0 {
@@ -143,7 +144,7 @@ impl Slot {
         })
     }
 
-    /// Describes the object: the handle of a pin's `gdr_t`, its open file, and the driver's number of a pin.
+    /// Stores a pin's `gdr_t` (0 for others), the object's open file, and the driver's number of a pin (0 for others).
     pub(crate) fn show(&self, gdr: usize, file: Option<OpenFile>, driver_handle: u64) {
         let none = OpenFile { number: -1, device: 0, inode: 0 };
         let file = file.unwrap_or(none);
@@ -151,11 +152,11 @@ impl Slot {
         self.descriptor.store(file.number, Ordering::Relaxed);
         self.file_device.store(file.device, Ordering::Relaxed);
         self.file_inode.store(file.inode, Ordering::Relaxed);
-        // Old C programs print it as a 32-bit number.
+        // Old C programs print this number with 32 bits.
         self.driver_handle.store(driver_handle as u32, Ordering::Relaxed);
     }
 
-    /// Opens (or with `None`, closes) the pin's copy path.
+    /// Stores the type of the pin's mapping, which every copy checks; `None` after the pin is unmapped.
     pub(crate) fn show_mapping(&self, mapping_type: Option<MappingType>) {
         self.state.store(state::PIN + raw::of_mapping_type(mapping_type), Ordering::Release);
     }
@@ -167,17 +168,17 @@ impl Slot {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Shows that the object of the handle is about to end.
+    /// Stores that the handle's object is about to end.
     pub(crate) fn show_ending(&self) {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale, if it is one in this state; only one of several callers does.
+    /// Makes the handle stale if it is in this state, and returns whether it was. Only one caller gets true.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes the handle stale.
+    /// Makes the handle stale, and its slot free.
     pub(crate) fn clear(&self) {
         self.state.store(state::TAKEN, Ordering::Release);
         self.descriptor.store(0, Ordering::Relaxed);
@@ -194,22 +195,21 @@ pub(crate) struct Arena {
     slots: usize,
     /// The number of slots, from the first on, that are readable and writable.
     committed: usize,
-    /// The index of the slot to look at next for a free one.
+    /// The index of the slot at which the search for a free one goes on.
     next: usize,
     live: usize,
 }
 
-/// Slots that are committed at once, and whose memory is given back together. A live one keeps the memory of all, so a
-/// step is small.
+/// The number of slots in a step. The memory of a step is committed and released as a whole. One live slot keeps all of
+/// it, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
-/// Slots of a full-size arena, with 128 MiB of address space. At most half of them are live at a time, so a
-/// freed one is not reused for at least half a million pins.
+/// The number of slots in a full-size arena, which takes 128 MiB of address space.
 const FULL: usize = 1 << 20;
 
 impl Arena {
-    /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
-    /// arena takes at most a sixteenth of it, and less where that is not left. The program keeps the other.
+    /// Reserves address space for a full-size arena. If the process has a limit of address space, the arena takes at
+    /// most a sixteenth of the limit, and less if that much is not left.
     pub(crate) fn reserve() -> nix::Result<Arena> {
         let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
         let mut slots = slots_within(limit / 16);
@@ -227,12 +227,12 @@ impl Arena {
     }
 
     fn slot(&self, index: usize) -> &'static Slot {
-        // SAFETY: callers pass committed indices; that memory is zeroed at first and stays mapped.
+        // SAFETY: callers pass the index of a committed slot. Its memory is zeroed at first and stays mapped.
         unsafe { &*ptr::with_exposed_provenance(self.base + index * size_of::<Slot>()) }
     }
 
-    /// The next free slot; `ENOMEM` when half of them are live. `publish` is called with the range in use when
-    /// that grows.
+    /// Takes the next free slot. Fails with `ENOMEM` if half of the slots are live. After it has committed more slots,
+    /// calls `publish` with the address and the size of all committed slots.
     pub(crate) fn take(&mut self, publish: impl Fn(usize, usize)) -> nix::Result<&'static Slot> {
         if self.live * 2 >= self.slots {
             return Err(Errno::ENOMEM);
@@ -303,15 +303,15 @@ impl Arena {
         }
     }
 
-    /// Releases the memory of a step if all its slots are dead. They continue to read as `FREE`. Locked memory
-    /// (`mlockall`) cannot be released, so it is not locked from then on.
+    /// Releases the memory of a step if none of its slots is live. The slots continue to read as `FREE`. Locked memory
+    /// (`mlockall`) cannot be released, so it is unlocked first.
     fn trim(&mut self, step: usize) {
         if self.live_in_step(step).load(Ordering::Relaxed) != 0 {
             return;
         }
         let address = self.step(step);
-        // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only advice, so
-        // a failure costs memory, nothing else.
+        // SAFETY: the range is ours. All its slots are free, and remain free when their memory reads as zeros. A
+        // failure only costs memory.
         unsafe {
             if madvise(address, STEP_BYTES, MmapAdvise::MADV_DONTNEED).is_err() {
                 let _ = munlock(address, STEP_BYTES);
@@ -321,7 +321,7 @@ impl Arena {
     }
 }
 
-/// The number of slots for an arena of at most `bytes`, in whole steps, and at least one step.
+/// Returns the number of slots in an arena of at most `bytes`, in whole steps, but at least one step.
 fn slots_within(bytes: u64) -> usize {
     let slots = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<Slot>();
     (slots.min(FULL) / STEP * STEP).max(STEP)

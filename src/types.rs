@@ -6,7 +6,7 @@ use std::ffi::{c_uint, c_ulong};
 
 use gdrcopy_core::types::{Info, MappingType, raw};
 
-/// An open driver. Opaque; its first four bytes are the driver's file descriptor.
+/// An open driver, opaque to C programs. Its first four bytes are the driver's file descriptor.
 #[derive(Debug)]
 #[repr(C)]
 pub struct gdr {
@@ -30,7 +30,7 @@ pub type gdr_mapping_type_t = c_uint;
 /// A value of the C enumeration of this name, which C callers may set to anything.
 pub type gdr_attr_t = c_uint;
 
-/// The description of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
+/// The description of a pin before 2.4. The symbol `gdr_get_info` writes exactly this struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[expect(missing_docs, reason = "as in `gdr_info_v2_t`")]
@@ -49,7 +49,7 @@ pub struct gdr_info_v1_t {
 pub struct gdr_info_v2_t {
     /// Device address of the first pinned page.
     pub va: u64,
-    /// Pinned bytes.
+    /// The number of pinned bytes.
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
@@ -59,7 +59,7 @@ pub struct gdr_info_v2_t {
     pub cycles_per_ms: u32,
     /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
     pub bits: c_uint,
-    /// The type of its mapping.
+    /// The type of the pin's mapping; 0 if it is not mapped.
     pub mapping_type: gdr_mapping_type_t,
 }
 
