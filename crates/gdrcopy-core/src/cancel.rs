@@ -2,11 +2,11 @@
 
 use std::ffi::c_int;
 
-/// Defers the cancellation of the calling thread (`pthread_cancel`) as long as it exists.
+/// Defers the cancellation of the calling thread (`pthread_cancel`) as long as the value exists.
 ///
-/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process, and
-/// would leak descriptors and handles. So does asynchronous cancellation (`PTHREAD_CANCEL_ASYNCHRONOUS`),
-/// which acts at once when this ends; POSIX forbids threads with it to call anything but three functions.
+/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process, and would leak
+/// descriptors and handles. Asynchronous cancellation (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts the process, because
+/// it acts as soon as the value is dropped. POSIX allows threads with it to call only three functions.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,

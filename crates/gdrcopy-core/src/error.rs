@@ -22,7 +22,7 @@ pub enum Error {
          Gdr::pin, in C gdr_open, gdr_pin_buffer)"
     )]
     ForkedChild,
-    /// A pin or a map of no bytes, or of address 0.
+    /// The range has no bytes, or begins at address 0.
     #[error(
         "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a live GPU \
          allocation"
@@ -123,7 +123,7 @@ pub enum Error {
         /// CUDA's number of the GPU.
         gpu: i32,
     },
-    /// A range that is not, or not all, host memory that CUDA has mapped for GPUs.
+    /// Not all of the range is host memory that CUDA has mapped for GPUs.
     #[error(
         "the range is not mapped host memory: pass the device address of a HostMemory, or of memory from \
          cuMemHostAlloc or cuMemHostRegister, and no more than its length"
@@ -138,7 +138,7 @@ pub enum Error {
         /// Bytes that are pinned.
         pinned: usize,
     },
-    /// A map of memory that was unpinned.
+    /// The memory to map was unpinned before.
     #[error("it is unpinned: pin the range again")]
     Unpinned,
     /// The process has no file descriptor left.
@@ -182,7 +182,7 @@ pub enum Error {
     },
 }
 
-/// Names of calls to the driver in errors and logs, which others of the driver's commands have likewise.
+/// Names of calls to the driver in errors and logs. The driver's other commands have names of the same form.
 pub mod call {
     pub const OPEN: &str = "open of /dev/gdrdrv";
     pub const OPEN_DEVICE_PATH: &str = "open of the file given as device path";
@@ -200,7 +200,7 @@ pub mod call {
 pub struct OsError(Errno);
 
 impl OsError {
-    /// The error that has just occurred.
+    /// Wraps the errno of a call that has just failed.
     #[cold]
     #[inline(never)] // Callers on the path of a pin or an unmap keep fewer registers.
     fn new(errno: Errno) -> OsError {
@@ -229,7 +229,7 @@ pub struct CudaError {
 }
 
 impl CudaError {
-    /// The errno that it becomes (table in `docs/compatibility.md`).
+    /// Returns the errno value that stands for the error (table in `docs/compatibility.md`).
     pub fn errno(self) -> i32 {
         match self.code {
             1 => libc::EINVAL,           // INVALID_VALUE
@@ -242,18 +242,18 @@ impl CudaError {
     }
 }
 
-/// An answer of CUDA that another crate has received.
+/// Returns the error for a code of CUDA, without CUDA's name for it.
 pub fn of_cuda(call: &'static str, code: c_uint) -> Error {
     let error = CudaError { code, name: None };
     Error::Cuda { call, error }
 }
 
-/// A map of more than is pinned, for sources outside of this crate.
+/// Returns [`Error::OutOfPin`], which other crates cannot construct.
 pub fn out_of_pin(len: usize, pinned: usize) -> Error {
     Error::OutOfPin { len, pinned }
 }
 
-/// There is no memory for another handle.
+/// Returns [`Error::OutOfHandles`] with this errno value.
 pub fn no_memory(errno: Errno) -> Error {
     let error = OsError::new(errno);
     Error::OutOfHandles { error }
@@ -272,19 +272,19 @@ impl fmt::Display for CudaError {
 const ENOTSUPP: i32 = 524;
 
 impl Error {
-    /// The failure of the driver call that has just returned this errno value.
+    /// Returns the error of the driver call that has just returned this errno value.
     pub fn of_call(call: &'static str, errno: Errno) -> Error {
         let error = OsError::new(errno);
         Error::Driver { call, error }
     }
 
-    /// The process has no descriptor left.
+    /// Returns [`Error::Descriptors`] with this errno value.
     pub(crate) fn no_descriptor(errno: Errno) -> Error {
         let error = OsError::new(errno);
         Error::Descriptors { error }
     }
 
-    /// The positive errno value that it stands for, which the C functions return.
+    /// Returns the positive errno value that the C functions return for the error.
     pub fn errno(&self) -> i32 {
         match *self {
             Error::EmptyRange
@@ -315,7 +315,7 @@ const NO_FORCE_PCIE: &str = "not supported by this GPU: FORCE_PCIE works on cohe
                              default flags (PinFlags::DEFAULT, in C flags = 0), or allow an ordinary pin in its place \
                              (Options::force_pcie_compat, in C GDRCOPY_FORCE_PCIE_COMPAT=1)";
 
-/// Advice for users about the error `errno` of the driver call `call`.
+/// Returns advice for users about the error `errno` of the driver call `call`.
 fn advice(call: &'static str, errno: Errno) -> &'static str {
     match (call, errno) {
         (call::OPEN | call::OPEN_DEVICE_PATH, Errno::ENOENT) => {
@@ -371,7 +371,7 @@ fn needs_cuda(needed: i32) -> &'static str {
     }
 }
 
-/// Advice for users about an error of CUDA.
+/// Returns advice for users about an error of CUDA.
 fn cuda_advice(error: CudaError) -> &'static str {
     match error.errno() {
         libc::EINVAL if error.code == 1 => {

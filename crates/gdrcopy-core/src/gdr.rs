@@ -9,7 +9,7 @@ use crate::pin::RawPin;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
-/// An open driver, which `gdrcopy::Gdr` documents.
+/// An open driver. `gdrcopy::Gdr` documents it.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
     backend: Arc<dyn Source>,
@@ -17,7 +17,7 @@ pub struct RawGdr {
 }
 
 impl RawGdr {
-    /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
+    /// Opens a source of GPU memory. Reads no environment variable, creates no thread, does not initialize CUDA.
     pub fn open(options: &Options) -> Result<RawGdr> {
         fork::enter()?;
         Ok(RawGdr::of_backend(backend::open(options)?))
@@ -34,7 +34,7 @@ impl RawGdr {
         Ok(self.backend.version())
     }
 
-    /// The value of an attribute; 0 if the driver does not know it. It is asked once for each attribute.
+    /// Returns the value of an attribute; 0 if the driver does not know it. Asks the driver once for each attribute.
     pub fn attribute(&self, attribute: Attribute) -> Result<i32> {
         self.owner.check()?;
         self.backend.attribute(attribute)
@@ -53,8 +53,8 @@ impl RawGdr {
         RawPin::new(&self.backend, address, len, flags, tokens)
     }
 
-    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
-    /// closes the child's copy of the descriptor.
+    /// Closes the driver if this is its last clone and its last pin is gone, and returns the driver's answer. In a
+    /// forked child, closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
         self.backend.close()
     }

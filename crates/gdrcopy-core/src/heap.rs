@@ -1,4 +1,4 @@
-//! Memory for the C functions that need some. Where there is none, they fail with ENOMEM.
+//! Allocates memory for the C functions. If there is none, they fail with ENOMEM.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::error::{self, Result};
 
-/// More bytes than the small allocations of any one package, including the standard library, that cannot fail.
+/// More bytes than any one package, including the standard library, needs for small allocations that cannot fail.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
 /// Fails if there is no memory for the small allocations that follow, of strings and of other packages. If one of those
@@ -25,7 +25,7 @@ fn require_bytes(size: usize) -> Result<()> {
     reserved.map_err(no_memory)
 }
 
-/// Returns the value in memory of its own.
+/// Moves the value to newly allocated memory.
 pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
     let mut one = Vec::new();
     one.try_reserve_exact(1).map_err(no_memory)?;
@@ -33,10 +33,10 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
     one.into_boxed_slice().try_into().map_err(no_memory)
 }
 
-/// Returns the value in memory that several owners share.
+/// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` cannot fail. malloc gives it the memory that this function has just freed, unless another thread is
-    // faster.
+    // `Arc::new` cannot return an error. malloc gives it the memory that `require_bytes` has just freed, unless another
+    // thread is faster.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

@@ -1,7 +1,7 @@
 //! The data that every copy reads, on one cache line.
 //!
-//! It is written only when a driver is opened, and when the first mapping of another type is made. So the line stays in
-//! the caches of the CPUs that copy.
+//! The data is written only when a copy routine is selected, and when the first mapping of a second type is made. So
+//! the cache line stays in the caches of the CPUs that copy.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::routines::{self, Routine};
 use crate::types::MappingType;
 
-/// One cache line. Aligned to two, because some CPUs prefetch the neighboring line with it.
+/// One cache line of data. It is aligned to two cache lines, because some CPUs prefetch them in pairs.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Hot {
-    /// The copy routines by mapping type. Only that for write-combining mappings changes.
+    /// The copy routines by mapping type. Only the routine for write-combining mappings changes.
     routines: [AtomicPtr<Routine>; 4],
     /// True once the process has had mappings of two types (see `copy::mixed`).
     pub(crate) mixed: AtomicBool,
@@ -34,14 +34,14 @@ pub(crate) static HOT: Hot = Hot {
 };
 
 impl Hot {
-    /// The routine for mappings of a type, which this CPU runs. The routines are constants, so no ordering is needed.
+    /// Returns the routine for mappings of this type. This CPU runs it. It is a constant, so no ordering is needed.
     #[inline(always)]
     pub(crate) fn routine(&self, mapping_type: MappingType) -> &'static Routine {
-        // SAFETY: made from a `&'static Routine`, in `HOT` and in `set_routine`.
+        // SAFETY: the pointer was made from a `&'static Routine`, in `HOT` or in `set_routine`.
         unsafe { &*self.routines[mapping_type as usize].load(Ordering::Relaxed) }
     }
 
-    /// Selects a routine that this CPU runs, for write-combining mappings.
+    /// Selects this routine for write-combining mappings. Callers pass one that this CPU runs.
     pub(crate) fn set_routine(&self, routine: &'static Routine) {
         let routine = ptr::from_ref(routine).cast_mut();
         self.routines[MappingType::WriteCombining as usize].store(routine, Ordering::Relaxed);

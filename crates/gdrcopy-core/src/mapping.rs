@@ -15,7 +15,7 @@ pub struct RawMapping {
     #[expect(dead_code, reason = "for its drop")]
     of_pin: MappingGuard,
     device_address: u64,
-    /// Bytes from the start of the region to byte 0, less than a page.
+    /// The offset of the mapping's byte 0 in the region, less than a page of the backend.
     head: u32,
     mapping_type: MappingType,
     len: usize,
@@ -34,19 +34,19 @@ impl RawMapping {
         RawMapping { region, of_pin, device_address, head: head as u32, mapping_type, len }
     }
 
-    /// The device address of byte 0, which is that of the pin.
+    /// The device address of byte 0, which is the pin's address.
     #[inline]
     pub fn device_address(&self) -> u64 {
         self.device_address
     }
 
-    /// The addresses, in whole pages.
+    /// The mapped CPU addresses.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// Bytes from the start of the region to byte 0.
+    /// The offset of byte 0 in the region.
     #[inline]
     pub fn head(&self) -> usize {
         self.head as usize
@@ -64,7 +64,7 @@ impl RawMapping {
         self.region.address()
     }
 
-    /// Mapped bytes, as asked for.
+    /// The number of bytes that the caller asked to map.
     #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
     #[inline]
     pub fn len(&self) -> usize {
@@ -77,13 +77,13 @@ impl RawMapping {
         self.mapping_type
     }
 
-    /// Takes the GPU memory away and leaves the addresses reserved. So a stale pointer into the mapping
-    /// raises SIGSEGV as long as the process lives.
+    /// Unmaps the GPU memory and leaves its addresses reserved ([`Region::retire`]), so that accesses by stale pointers
+    /// raise SIGSEGV as long as the process lives.
     pub fn retire(mut self) -> std::result::Result<(), (RawMapping, Error)> {
         end(self.region.retire(), self)
     }
 
-    /// Unmaps it. After an error, the mapping is unchanged.
+    /// Unmaps the GPU memory. After an error, the mapping is unchanged.
     pub fn unmap(mut self) -> std::result::Result<(), (RawMapping, Error)> {
         end(self.region.unmap(), self)
     }

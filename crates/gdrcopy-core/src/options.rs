@@ -7,7 +7,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// The first that works, gdrdrv before dma-bufs.
+    /// Gdrdrv, or dma-bufs if it does not work. But if gdrdrv fails because the process lacks descriptors or memory, or
+    /// by signals, opening fails.
     #[default]
     Auto,
     /// The kernel module gdrdrv.
@@ -15,8 +16,8 @@ pub enum Backend {
     /// Dma-bufs that CUDA 13.3 or later exports, without a kernel module.
     DmaBuf,
     /// Host memory that CUDA has mapped for GPUs, from `HostMemory`, cuMemHostAlloc or cuMemHostRegister. It stands
-    /// in for GPU memory where there is neither gdrdrv nor a dma-buf that can be mapped. The CPU is fast, and each
-    /// access of a GPU kernel goes over PCIe. Never chosen by `Auto`.
+    /// in for GPU memory where there is neither gdrdrv nor a dma-buf that can be mapped. Accesses by the CPU are fast,
+    /// and each access by a GPU kernel goes over PCIe. `Auto` never chooses it.
     ///
     /// `Gdr::pin` takes the memory's device address, and pins nothing, because the memory is page-locked already.
     /// Mappings are [`Caching`](crate::types::MappingType::Caching). Needs CUDA 11.7 or later.
@@ -26,7 +27,7 @@ pub enum Backend {
 /// Options for opening a source of GPU memory.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The source to open. No other is tried if it does not work, unless it is `Auto`.
+    /// The source to open. Only `Auto` tries more than one.
     pub backend: Backend,
     /// gdrdrv's device file; `/dev/gdrdrv` if `None`.
     pub device_path: Option<PathBuf>,

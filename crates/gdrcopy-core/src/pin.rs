@@ -9,7 +9,7 @@ use crate::mapping::RawMapping;
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
-/// A range of GPU memory, which `gdrcopy::Pin` documents.
+/// A pinned range of GPU memory. `gdrcopy::Pin` documents it.
 #[derive(Debug)]
 pub struct RawPin {
     pinned: Arc<PinState>,
@@ -43,18 +43,18 @@ impl RawPin {
         Ok(RawPin { pinned, address, len, head: head as usize, flags, owner: Owner::current(), is_released: false })
     }
 
-    /// Device address of the first pinned byte, as it was asked for.
+    /// The device address that the caller asked to pin.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Pinned bytes, as asked for.
+    /// The number of bytes that the caller asked to pin.
     #[expect(clippy::len_without_is_empty, reason = "an empty pin cannot be used")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Describes the pin, mapped or not. In persistent mode the driver is asked once.
+    /// Describes the pin, mapped or not. In persistent mode, asks the driver only once.
     pub fn info(&self) -> Result<Info> {
         self.owner.check()?;
         let mapped = self.pinned.mapping_type();
@@ -67,8 +67,8 @@ impl RawPin {
         self.pinned.range.callback_flag()
     }
 
-    /// Maps `len` bytes. Byte 0 of the mapping is the byte at [`RawPin::address`], whatever its alignment. The driver
-    /// maps all of the pages that it has pinned, which hold more than what was asked for.
+    /// Maps `len` bytes. Byte 0 of the mapping is the byte at [`RawPin::address`], whatever its alignment. `len` can be
+    /// more than [`RawPin::len`], up to the end of the pages that the driver has pinned.
     ///
     /// # Safety
     /// Bytes after [`RawPin::len`] are written only if the caller may write them. They can belong to someone else.
@@ -95,8 +95,8 @@ impl RawPin {
         dmabuf::export(self.address, self.len, self.flags)
     }
 
-    /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped. After an error
-    /// the pin is unchanged, and this can be called again; after success it can only be dropped.
+    /// Unpins the range if its mapping is gone. Otherwise the range stays pinned until the pin and the mapping are
+    /// dropped. After an error, the pin is unchanged, and this can be called again. After success, drop the pin.
     pub fn release(&mut self) -> Result<()> {
         if !self.pinned.is_mapped() {
             self.owner.check()?;
@@ -106,7 +106,7 @@ impl RawPin {
         Ok(())
     }
 
-    /// Returns whether its address starts a page of the backend. C programs can map only such pins by default.
+    /// Returns whether the pin's address starts a page of the backend. C programs can map only such pins by default.
     pub fn starts_page(&self) -> bool {
         self.head == 0
     }

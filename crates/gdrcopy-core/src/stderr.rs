@@ -11,17 +11,17 @@ use nix::errno::Errno;
 use crate::cancel::Deferred;
 use crate::variables;
 
-/// Prints lines as the environment variables say from now on.
+/// From now on, prints log lines as the environment variables say.
 pub fn install() {
     // A `Once` would not do, because a child that is forked off in the middle would wait for it.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
-        // Fails only if there is a logger, and a C library has no other.
+        // Fails only if there is another logger, which a C library does not have.
         let _ = log::set_logger(&Stderr);
     }
     log::set_max_level(variables::log_level());
 }
 
-/// Returns whether lines are printed.
+/// Returns whether `install` was called.
 pub fn is_installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
@@ -36,8 +36,8 @@ impl Log for Stderr {
         true
     }
 
-    /// Writes one line, in one `write`, so that lines of several threads and processes do not mix. No
-    /// standard stream is involved, because a forked child may inherit their locks locked.
+    /// Writes one line, in one `write`, so that lines of several threads and processes do not mix. Takes no lock of a
+    /// standard stream, because a forked child may inherit it locked.
     fn log(&self, record: &Record<'_>) {
         // Writing is a cancellation point.
         let _deferred = Deferred::new();
@@ -58,17 +58,17 @@ impl Log for Stderr {
     fn flush(&self) {}
 }
 
-/// Bytes of a line, which is on the stack, because calls that release log without memory. The rest of a long line is cut
-/// off.
+/// The largest size of a line in bytes. The rest of a longer line is cut off. The line is on the stack, because calls
+/// that release something log even if there is no memory.
 const SIZE: usize = 1024;
 /// The end of a line that was cut off.
 const CUT: &[u8] = b"...\n";
 
-/// The text as a line.
+/// Returns the text as a line of at most `SIZE` bytes.
 fn line<'a>(bytes: &'a mut [u8; SIZE], text: fmt::Arguments<'_>) -> &'a [u8] {
     let room = SIZE - CUT.len();
     let mut free = &mut bytes[..room];
-    // Writes a longer text as far as it fits.
+    // A longer text is written as far as it fits.
     let fits = free.write_fmt(text).is_ok();
     let len = room - free.len();
     let end = if fits { b"\n" } else { CUT };

@@ -10,11 +10,11 @@ use nix::sys::pthread::pthread_self;
 /// A mutex of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
 /// state is valid at every point where a panic can occur.
 ///
-/// Built with `--cfg gdrapi_tsan`, it reads what the last thread has noted, which shows its ordering to ThreadSanitizer.
-/// The slow path of the standard library's locks is precompiled without instrumentation, and so invisible.
+/// Built with `--cfg gdrapi_tsan`, each lock loads what the last unlock has stored, so that ThreadSanitizer sees their
+/// order. It cannot see the slow path of the standard library's locks, which is precompiled without instrumentation.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
-    /// The thread that has it locked by [`Mutex::lock_unless_here`], or 0.
+    /// The thread that has locked the mutex by [`Mutex::lock_unless_here`], or 0.
     thread: AtomicUsize,
     inner: sync::Mutex<T>,
 }
@@ -28,7 +28,7 @@ impl<T> Mutex<T> {
         self.guard(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The guard, unless the mutex is held.
+    /// Locks the mutex; `None` if it is locked already.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.inner.try_lock() {
             Ok(inner) => Some(self.guard(inner)),
@@ -37,9 +37,9 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The guard; `None` if this thread has the mutex locked by this function. Such a thread calls again from a hook of
-    /// a function that is called under the lock. In a signal handler that interrupts the few instructions between lock
-    /// and note, it waits for ever.
+    /// Locks the mutex; `None` if this thread has locked it by this function. That happens in a hook of a function that
+    /// is called under the lock. A signal handler waits forever if it calls this function while, for a few
+    /// instructions, the mutex is locked and `thread` is 0.
     pub fn lock_unless_here(&self) -> Option<Guard<'_, T>> {
         let this_thread = pthread_self() as usize;
         if self.thread.load(Ordering::Relaxed) == this_thread {
@@ -50,7 +50,7 @@ impl<T> Mutex<T> {
         Some(guard)
     }
 
-    /// Returns whether this thread has it locked by [`Mutex::lock_unless_here`].
+    /// Returns whether this thread has locked the mutex by [`Mutex::lock_unless_here`].
     pub fn is_locked_here(&self) -> bool {
         self.thread.load(Ordering::Relaxed) == pthread_self() as usize
     }

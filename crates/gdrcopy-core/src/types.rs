@@ -1,10 +1,9 @@
-//! Public types shared by all modules (versions, flags, attributes, mapping types, the description of a
-//! pin).
+//! Public types shared by all modules (versions, flags, attributes, mapping types, the description of a pin).
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// Size of a GPU page in bytes, to which pins are rounded out.
+/// The size of a GPU page in bytes. gdrdrv rounds pins out to GPU pages.
 pub const GPU_PAGE_SIZE: u64 = 1 << 16;
 
 /// A version `major.minor` of the driver or of the API.
@@ -50,7 +49,7 @@ pub mod cuda_version {
     pub const OLDEST: i32 = 11000;
     /// The first version that exports dma-bufs, 11.7.
     pub const EXPORTS_DMA_BUFS: i32 = 11070;
-    /// The first whose dma-bufs can be mapped, 13.3.
+    /// The first version whose dma-bufs can be mapped, 13.3.
     pub const MAPS_DMA_BUFS: i32 = 13030;
 }
 
@@ -69,10 +68,10 @@ pub enum MappingType {
 }
 
 impl MappingType {
-    /// The type that the driver answers for a mapping; `None` if it has taken the mapping away.
+    /// Converts the driver's number for a mapping's type; `None` if the driver has taken the mapping away.
     ///
-    /// A type that this library does not know is copied through as device memory is. Naturally aligned
-    /// accesses of at most 8 bytes suit every kind of memory.
+    /// A type that this library does not know is treated as device memory, because naturally aligned accesses of at
+    /// most 8 bytes suit every kind of memory.
     pub(crate) const fn from_driver(raw: u32) -> Option<MappingType> {
         match (raw, raw::mapping_type(raw)) {
             (0, _) => None,
@@ -121,7 +120,7 @@ pub struct PinFlags(pub(crate) u32);
 impl PinFlags {
     /// No option is set.
     pub const DEFAULT: PinFlags = PinFlags(0);
-    /// Go through PCIe also where the CPU and the GPU have a coherent link.
+    /// Accesses go through PCIe even if the CPU and the GPU have a coherent link.
     pub const FORCE_PCIE: PinFlags = PinFlags(1);
 
     /// Returns whether the pin must go through PCIe.
@@ -152,32 +151,32 @@ pub enum Attribute {
     UsePersistentMapping = 1,
     /// 1 if [`PinFlags::FORCE_PCIE`] can work.
     SupportPinFlagForcePcie = 2,
-    /// 1 if the dma-buf backend is in use, 0 with gdrdrv.
+    /// 1 if the dma-buf backend is in use, else 0.
     UsingDmaBufMmap = 3,
 }
 
-/// The description of a pin. A source that measures no time leaves the cycles 0.
+/// The description of a pin. `tm_cycles` and `cycles_per_ms` are 0 if the source measures no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Device address of the first pinned page, which is at most the address that was pinned.
     pub va: u64,
-    /// Pinned bytes, with the range rounded out to pages.
+    /// The number of pinned bytes, with the range rounded out to pages.
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
     /// The time that the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
-    /// The number of these ticks per millisecond.
+    /// The number of ticks of `tm_cycles` per millisecond.
     pub cycles_per_ms: u32,
     /// The type of the pin's live mapping; `None` while it is not mapped.
     pub mapping_type: Option<MappingType>,
 }
 
-/// The types as C programs and the driver pass them.
+/// Converts the types from and to the numbers that C programs and the driver pass.
 pub mod raw {
     use super::{Attribute, MapFlag, MappingType, PinFlags};
 
-    /// The mapping type with this value in the C API, if there is one.
+    /// Returns the mapping type with this value in the C API, if there is one.
     pub const fn mapping_type(raw: u32) -> Option<MappingType> {
         match raw {
             1 => Some(MappingType::WriteCombining),
@@ -187,7 +186,7 @@ pub mod raw {
         }
     }
 
-    /// The value in the C API, where 0 is no mapping.
+    /// Returns the value of a mapping type in the C API; 0 for no mapping.
     pub const fn of_mapping_type(mapping_type: Option<MappingType>) -> u32 {
         match mapping_type {
             Some(mapping_type) => mapping_type as u32,
@@ -195,7 +194,7 @@ pub mod raw {
         }
     }
 
-    /// The flag with this value in the C API, if there is one.
+    /// Returns the flag with this value in the C API, if there is one.
     pub const fn map_flag(raw: i32) -> Option<MapFlag> {
         match raw {
             0 => Some(MapFlag::Default),
@@ -206,7 +205,7 @@ pub mod raw {
         }
     }
 
-    /// The attribute with this value in the C API, if there is one.
+    /// Returns the attribute with this value in the C API, if there is one.
     pub const fn attribute(raw: u32) -> Option<Attribute> {
         match raw {
             1 => Some(Attribute::UsePersistentMapping),
@@ -216,7 +215,7 @@ pub mod raw {
         }
     }
 
-    /// The flags with these bits in the C API. Unknown bits are kept, and ignored by the driver call.
+    /// Returns the flags with these bits in the C API. Unknown bits are kept, but not passed to the driver.
     pub const fn pin_flags(bits: u32) -> PinFlags {
         PinFlags(bits)
     }

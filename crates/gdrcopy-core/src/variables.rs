@@ -14,11 +14,11 @@ use crate::routines::{self, Routine};
 #[derive(Debug)]
 pub struct Variable {
     pub name: &'static str,
-    /// The values that it takes, in words.
+    /// The values that the variable takes, in words.
     pub values: &'static str,
 }
 
-/// Any value, or one that is checked where it is used.
+/// Any value is taken, or the value is checked where it is used.
 const ANY: &str = "any value";
 /// Exactly `1` switches it on, as in NVIDIA's libgdrapi.
 const ONE: &str = "1, which switches it on";
@@ -48,8 +48,8 @@ pub fn warn_of_gone() {
     }
 }
 
-/// The least important lines that are printed. `GDRCOPY_LOG_LEVEL` sets it, 4 (errors) by
-/// default, where `GDRCOPY_ENABLE_LOGGING` is set.
+/// Returns the least important level that is logged. If `GDRCOPY_ENABLE_LOGGING` is set, `GDRCOPY_LOG_LEVEL` sets the
+/// level, by default 4 (errors). Otherwise nothing is logged.
 pub(crate) fn log_level() -> LevelFilter {
     if ENABLE_LOGGING.value().is_none() {
         return LevelFilter::Off;
@@ -64,13 +64,13 @@ pub(crate) fn log_level() -> LevelFilter {
     }
 }
 
-/// The options that the variables set for opening a source of GPU memory.
+/// Returns the options that the variables set for opening a source of GPU memory.
 pub fn options() -> Options {
     let backend = if USE_DMABUF_MMAP.is_one() { Backend::DmaBuf } else { Backend::Auto };
     Options { backend, device_path: None, force_pcie_compat: FORCE_PCIE_COMPAT.is_one() }
 }
 
-/// Makes copies use the routine that `GDRCOPY_ISA` names.
+/// Makes copies use the routine that `GDRCOPY_ISA` names, or the best one. Warns if the CPU does not run that routine.
 pub fn select_routine() {
     let request = ISA.value();
     let used = copy::select_routine(request.as_deref());
@@ -88,12 +88,12 @@ impl Variable {
         env::var_os(self.name)
     }
 
-    /// Returns whether it is set to `1`.
+    /// Returns whether the variable is set to `1`.
     pub fn is_one(&self) -> bool {
         self.value().is_some_and(|value| value == "1")
     }
 
-    /// Returns whether it may have this value.
+    /// Returns whether the variable takes this value.
     pub fn takes(&self, value: &str) -> bool {
         match self.values {
             ONE => ["1", "0", ""].contains(&value),

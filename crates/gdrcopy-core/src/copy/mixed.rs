@@ -12,20 +12,20 @@ use crate::hot::HOT;
 use crate::routines;
 use crate::types::MappingType;
 
-/// Records that a mapping of this type is made, by this library or by another one through whose mappings it copies.
-/// Returns where the fence after every copy is asked for.
+/// Records that a mapping of this type is made, by this library or by another one. Returns the flag that asks for a
+/// fence after every copy.
 pub fn record(mapping_type: MappingType) -> &'static AtomicBool {
     /// A bit for each type.
     static MAPPED: AtomicU8 = AtomicU8::new(0);
     let this = 1 << mapping_type as u8;
-    // Processes with one type only read.
+    // A process with mappings of one type writes `MAPPED` only once.
     if MAPPED.load(Ordering::SeqCst) != this && MAPPED.fetch_or(this, Ordering::SeqCst) & !this != 0 {
         HOT.mixed.store(true, Ordering::SeqCst);
     }
     &HOT.mixed
 }
 
-/// The fence after every copy.
+/// Executes the fence after a copy, if the process has had mappings of several types.
 #[inline(always)]
 pub(super) fn fence_if_mixed() {
     if HOT.mixed.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Decides how a copy is made, as one word or not, for which mapping type, with which final fence. `routines` then moves
-//! the bytes.
+//! Decides how a copy is made: as one word or by the routine for the mapping's type, and with which final fence.
+//! `routines` then moves the bytes.
 
 pub mod mixed;
 
@@ -11,13 +11,13 @@ use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 
-/// Comes before the writes of a batch, `end_batch` after them, in the same thread.
+/// Begins a batch of writes. The same thread calls [`end_batch`] after them.
 pub use crate::routines::before_write as begin_batch;
 pub use crate::routines::store_unfenced;
 
-// Copies are inlined into the C functions, which then store little but
-// return addresses. The CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer
-// of them mean fewer stalls in bursts of small writes (docs/performance.md).
+// Copies are inlined into the C functions, so that these store little but return addresses. The CPU executes past
+// SFENCE, but later stores, including those to the stack, queue behind it. Fewer stores mean fewer stalls in bursts of
+// small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
 /// afterwards.
@@ -35,8 +35,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// [`to_mapping`] for callers that keep values across it. Small copies other than words are out of line, so that a word is
-/// copied without saving registers.
+/// Does as [`to_mapping`], for callers that keep values across the call. Copies of at most 8 bytes that are not words
+/// are out of line, so that a word is copied without saving registers.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -77,7 +77,7 @@ pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const 
     fence_if_mixed();
 }
 
-/// Writes a word by one store. A release, and pushed out.
+/// Writes a word by one store, which is a release, and pushes it out.
 ///
 /// # Safety
 /// A `T` of 1, 2, 4 or 8 bytes is mapped at `dst`, aligned to its size.
@@ -89,7 +89,7 @@ pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
     end_batch();
 }
 
-/// Reads a word by one load. An acquire, and fresh.
+/// Reads a word by one load, which is an acquire. The word is no older than the call.
 ///
 /// # Safety
 /// The contract of [`store`].
@@ -121,8 +121,8 @@ pub unsafe fn write_unfenced(mapping_type: MappingType, dst: *mut u8, src: *cons
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All are of the shape that is
-/// found. `item` returns the same one for a number each time.
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All items have the
+/// shape that `shape` finds. For each number, `item` returns the same item each time.
 #[inline(always)]
 pub unsafe fn gather(
     mapping_type: MappingType,
@@ -143,15 +143,15 @@ pub unsafe fn gather(
 pub unsafe fn flush(src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { routines::load(src) };
-    // The load may be under way still.
+    // The load may still be under way.
     routines::full_fence();
 }
 
 /// Makes `count` writes to a mapping of any type, as a part of a batch. See [`routines::write_many_unfenced`].
 ///
 /// # Safety
-/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All are of the shape that is
-/// found.
+/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All items have the
+/// shape that `shape` finds.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     mapping_type: MappingType,
@@ -163,8 +163,8 @@ pub unsafe fn write_many_unfenced(
     unsafe { routines::write_many_unfenced(HOT.routine(mapping_type), shape, count, item) }
 }
 
-/// Makes copies use the routine of this name; the best one if there is no request or the CPU does not support it.
-/// Returns the name of the one that they use.
+/// Makes copies through write-combining mappings use the routine of this name, or the best one if there is no request
+/// or the CPU does not run that routine. Returns the name of the routine that they use.
 pub fn select_routine(request: Option<&OsStr>) -> &'static str {
     let routine = routines::find(request);
     if HOT.routine(MappingType::WriteCombining).name() != routine.name() {
