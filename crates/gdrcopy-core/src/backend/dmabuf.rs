@@ -1,9 +1,9 @@
-//! The backend without a kernel module. CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
+//! The backend without a kernel module. CUDA exports GPU memory as a dma-buf, and the dma-buf's descriptor is mapped.
 //!
-//! Needs CUDA 13.3. Opening it never calls cuInit, because programs open and close libraries while they probe,
-//! before they fork. CUDA is unusable in children of a process that has initialized it. So the first pin
-//! calls cuInit. Where CUDA is initialized, opening asks the GPUs whether their memory can be
-//! mapped, because programs expect pins to work once they have a handle.
+//! The backend needs CUDA 13.3. Opening it never calls cuInit, because programs open and close libraries while they
+//! probe, before they fork, and CUDA is unusable in children of a process that has initialized it. So the first pin
+//! calls cuInit. If CUDA is initialized already, opening asks the GPUs whether their memory can be mapped, because
+//! programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::sys::mmap::{Region, whole_pages};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
-/// CUDA, ready to export memory.
+/// A CUDA driver that is new enough to export memory that can be mapped.
 #[derive(Debug)]
 pub struct DmaBuf {
     driver: &'static Driver,
@@ -32,8 +32,8 @@ pub struct DmaBuf {
 }
 
 impl DmaBuf {
-    /// Loads the CUDA driver, and checks that it is new enough. Where it is initialized, it must show a
-    /// GPU whose memory can be mapped. Does not initialize it.
+    /// Loads the CUDA driver, and checks that it is new enough. If CUDA is initialized, checks that the memory of a GPU
+    /// can be mapped. Does not initialize CUDA.
     pub fn open(options: &Options) -> Result<DmaBuf> {
         let backend = DmaBuf { driver: cuda::load(MAPS_DMA_BUFS)?, force_pcie_compat: options.force_pcie_compat };
         if let Some(gpus) = backend.driver.device_count_if_initialized()?
@@ -81,12 +81,11 @@ fn any_gpu_maps(driver: &Driver, gpus: i32) -> Result<bool> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DmaBufExport {
-    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
-    /// own end.
+    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, even after that is unpinned and freed.
     pub fd: OwnedFd,
-    /// Bytes from the dma-buf's start to the address asked for, less than a page of the host.
+    /// The offset of the exported address in the dma-buf in bytes, less than a page of the host.
     pub offset: u64,
-    /// Bytes of the dma-buf, a multiple of the host's page size.
+    /// The size of the dma-buf in bytes, a multiple of the host's page size.
     pub len: usize,
 }
 
@@ -103,13 +102,13 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
         let gpu = place.device.ordinal();
         return Err(Error::NoDmaBufExport { gpu });
     }
-    // A GPU that has PCIe only refuses the flag, and needs none.
+    // A GPU that only has PCIe refuses the flag, and does not need it.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
     let fd = export_pages(driver, &place, &pages, over_pcie)?;
     Ok(DmaBufExport { fd, offset: address - pages.start, len: len_of(&pages) })
 }
 
-/// The range rounded out to pages of the host, at least one.
+/// Rounds the range out to pages of the host. Fails if there is none.
 fn pages_around(address: u64, len: u64) -> Result<Range<u64>> {
     let pages = round_out(address, len, fork::page_size() as u64)?;
     if pages.is_empty() {
@@ -118,7 +117,7 @@ fn pages_around(address: u64, len: u64) -> Result<Range<u64>> {
     Ok(pages)
 }
 
-/// Bytes in a range, which a `usize` counts on 64-bit CPUs.
+/// Returns the number of bytes in a range. On 64-bit CPUs, it fits a `usize`.
 fn len_of(range: &Range<u64>) -> usize {
     (range.end - range.start) as usize
 }
@@ -142,8 +141,8 @@ fn export_pages(driver: &Driver, place: &Place, pages: &Range<u64>, over_pcie: b
     Ok(fd)
 }
 
-/// Fails if the process has fewer than two descriptors left, which CUDA does not report. An export may need two. Opens
-/// them to find out.
+/// Fails if the process has fewer than two descriptors left. An export may need two, and CUDA does not report that they
+/// are missing. Opens two files to find out.
 fn check_descriptors() -> Result<()> {
     let mut kept = [None, None];
     for descriptor in &mut kept {
@@ -180,7 +179,7 @@ impl Source for DmaBuf {
             return Err(Error::NoDmaBufSupport { gpu });
         }
         let coherent = is_coherent(self.driver, place.device)?;
-        // A GPU that has PCIe only refuses the flag, and needs none.
+        // A GPU that only has PCIe refuses the flag, so it is left out if the program has allowed that.
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let fd = export_pages(self.driver, &place, &pages, over_pcie)?;
@@ -196,7 +195,7 @@ impl Source for DmaBuf {
 struct DmaBufPin {
     fd: Descriptor,
     pages: Range<u64>,
-    /// The only type it can be mapped as.
+    /// The only type that its mappings can have.
     mapping_type: MappingType,
 }
 
@@ -251,7 +250,7 @@ mod tests {
     use super::*;
     use crate::sys::fork::tests::in_child;
 
-    /// The errno of the check in a child that can open N more files.
+    /// Returns the errno of `check_descriptors` in a child that can open `left` more files; 0 if it succeeds.
     fn check_with(left: u64) -> i32 {
         in_child(|| {
             let Ok(free) = nix::unistd::dup(std::io::stderr()) else {

@@ -22,14 +22,14 @@ use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, P2pToke
 
 /// The first driver with GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
-/// The first driver with PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Those before it are passed
-/// ranges of whole GPU pages, because newer GPU drivers refuse others.
+/// The first driver with PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Older drivers are passed ranges of whole GPU
+/// pages, because newer GPU drivers refuse other ranges.
 const PIN_V2: Version = Version::new(2, 5);
 
-/// The module, open, which its pins share.
+/// An open connection to the module, which its pins share.
 #[derive(Debug)]
 pub struct Gdrdrv {
-    /// The descriptor stays open as long as one of its pins exists.
+    /// The device file stays open as long as a pin exists.
     file: DeviceFile,
     version: Version,
     /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
@@ -92,8 +92,8 @@ impl Gdrdrv {
         })
     }
 
-    /// [`Options::force_pcie_compat`]: where the GPU has no other link than PCIe, an ordinary pin is what
-    /// FORCE_PCIE asks for. The mapping type shows it, as only coherent links are mapped cached.
+    /// Does without FORCE_PCIE if the GPU has no other link than PCIe ([`Options::force_pcie_compat`]). The type of a
+    /// mapping shows that, because only memory behind a coherent link is mapped cached. Otherwise returns `refusal`.
     fn pin_without_force_pcie(self: Arc<Self>, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default) {
@@ -105,7 +105,7 @@ impl Gdrdrv {
         }
     }
 
-    /// The value of an attribute that the driver has.
+    /// Returns an attribute of the driver, which is asked only once.
     fn driver_attribute(&self, attribute: Attribute) -> Result<bool> {
         if self.version < PIN_V2 {
             return Ok(false);
@@ -161,7 +161,7 @@ impl Source for Gdrdrv {
     }
 
     fn close(self: Arc<Self>) -> Result<()> {
-        // Pins, and calls in other threads, still use it otherwise, and close it.
+        // Otherwise pins, or calls in other threads, still use the driver, and the last of them closes it.
         match Arc::into_inner(self) {
             Some(gdrdrv) => gdrdrv.file.close(),
             None => Ok(()),
@@ -174,7 +174,7 @@ impl Source for Gdrdrv {
 struct GdrdrvPin {
     gdrdrv: Arc<Gdrdrv>,
     handle: u64,
-    /// The driver's description, once it has been asked. Only its mapping type changes.
+    /// The driver's description of the pin, once it was asked for. Only its mapping type changes.
     facts: Mutex<Option<Info>>,
     /// The mapping type last requested from the driver; 0 leaves it to the driver.
     requested_type: AtomicU32,
@@ -182,7 +182,7 @@ struct GdrdrvPin {
 }
 
 impl GdrdrvPin {
-    /// Asks the driver.
+    /// Asks the driver for the pin's description.
     fn ask(&self) -> Result<Info> {
         let file = &self.gdrdrv.file;
         let mut answer = GetInfoV2 { handle: self.handle, ..Default::default() };
@@ -228,7 +228,7 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // From the second call on, asking for the attribute can save a larger request.
+            // From the second call on, it can save a larger request to ask for the attribute.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }
@@ -251,7 +251,7 @@ impl SourcePin for GdrdrvPin {
         };
         self.request_type(flag)?;
         let region = Region::map(&self.gdrdrv.file, offset, len)?;
-        // On failure `region` is unmapped by going out of scope.
+        // On failure, dropping `region` unmaps it.
         let Info { va, mapping_type, .. } = self.ask()?;
         let Some(mapping_type) = mapping_type else {
             return Err(Error::MappingRevoked);

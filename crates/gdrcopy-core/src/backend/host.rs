@@ -16,14 +16,14 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 /// The only type of mapping.
 const MAPPING_TYPE: MappingType = MappingType::Caching;
 
-/// CUDA, which knows the memory.
+/// The CUDA driver, which looks the memory up.
 #[derive(Debug)]
 pub(super) struct Host {
     driver: &'static Driver,
 }
 
 impl Host {
-    /// Loads the CUDA driver. Does not initialize it.
+    /// Loads the CUDA driver. Does not initialize CUDA.
     pub(super) fn open() -> Result<Host> {
         let driver = cuda::load(EXPORTS_DMA_BUFS)?;
         log::debug!("backend host memory");
@@ -95,7 +95,7 @@ impl SourcePin for HostPin {
             return Err(Error::OutOfPin { len, pinned });
         }
         let address = NonNull::with_exposed_provenance(self.address);
-        // SAFETY: until it is unpinned, the range stays allocated, and no reference to it relies on its bytes: contract
+        // SAFETY: until the range is unpinned, it stays allocated, and no reference to it relies on its bytes: contract
         // of pinning.
         Ok((unsafe { Region::borrow(address, len) }, MAPPING_TYPE))
     }

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::heap;
 use crate::options::{self, Options};
 
-/// Opens the backend that the options name, or the first that works.
+/// Opens the backend that the options name. `Auto` stands for gdrdrv, or for dma-bufs if gdrdrv does not work.
 pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
     match options.backend {
         options::Backend::Gdrdrv => return Ok(heap::shared(Gdrdrv::open(options)?)?),
@@ -29,7 +29,7 @@ pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
         Ok(gdrdrv) => return Ok(heap::shared(gdrdrv)?),
         Err(error) => error,
     };
-    // The driver may be there. The process lacks something now, and must not get another kind of pins for good.
+    // The driver may work. The process only lacks something now, and would get the other backend for good.
     if [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR].contains(&no_gdrdrv.errno()) {
         return Err(no_gdrdrv);
     }

@@ -12,8 +12,8 @@ use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
-/// An open connection to a source of GPU memory. Its methods, and those of its pins, are called in its own process only,
-/// except `close`, `file`, and what drops them.
+/// An open connection to a source of GPU memory. Its methods and those of its pins are only called in the process that
+/// opened it, except `close`, `file`, `handle` and `drop`.
 pub trait Source: Send + Sync {
     /// The driver's open file, if it has one.
     fn file(&self) -> Option<OpenFile> {
@@ -23,22 +23,23 @@ pub trait Source: Send + Sync {
     /// The driver's version.
     fn version(&self) -> Version;
 
-    /// Size in bytes of the pages that pins are rounded out to, and that mappings begin at.
+    /// The size of a page in bytes. Pins are rounded out to pages, and mappings begin at one.
     fn page_size(&self) -> u64;
 
-    /// The value of an attribute; 0 if the driver does not know it.
+    /// Returns the value of an attribute; 0 if the driver does not know it.
     fn attribute(&self, attribute: Attribute) -> Result<i32>;
 
     /// Pins the range, rounded out to pages.
     fn pin(self: Arc<Self>, range: &PinRequest) -> Result<Arc<PinState>>;
 
-    /// Closes it, with the driver's answer, if no one else uses it.
+    /// Closes the connection if no one else uses it, and returns the driver's answer.
     fn close(self: Arc<Self>) -> Result<()> {
         Ok(())
     }
 }
 
-// These are no supertraits, because libgdrapi would then contain the descriptions of all backends, which it never prints.
+// `Debug` is not a supertrait, because libgdrapi would then contain the descriptions of all backends, which it never
+// prints.
 
 impl fmt::Debug for dyn Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +65,7 @@ pub struct PinRequest {
     pub tokens: P2pTokens,
 }
 
-/// The addresses of a range in whole pages.
+/// Rounds a range out to whole pages.
 pub(super) fn round_out(address: u64, size: u64, page: u64) -> Result<Range<u64>> {
     if let Some(end) = address.checked_add(size)
         && let Some(end) = end.checked_next_multiple_of(page)
@@ -74,7 +75,7 @@ pub(super) fn round_out(address: u64, size: u64, page: u64) -> Result<Range<u64>
     Err(Error::RangeOverflow)
 }
 
-/// Fails, if the flag asks for another mapping type than the driver gives.
+/// Fails if the flag asks for another mapping type than the driver gives.
 pub(super) fn check_type(flag: MapFlag, given: MappingType) -> Result<()> {
     match flag.wanted() {
         Some(wanted) if wanted != given => Err(Error::MappingTypeRefused { wanted, given }),
@@ -92,16 +93,16 @@ pub trait SourcePin: Send + Sync {
         None
     }
 
-    /// Describes it; `mapped` is the type of its live mapping.
+    /// Describes the pin; `mapped` is the type of its live mapping.
     fn info(&self, mapped: Option<MappingType>) -> Result<Info>;
 
-    /// Returns whether its memory has been freed.
+    /// Returns whether the pinned memory has been freed.
     fn callback_flag(&self) -> Result<bool>;
 
-    /// Maps its first `len` bytes, rounded up to host pages, and returns the type of the mapping.
+    /// Maps the first `len` bytes, rounded up to host pages except in host memory, and returns the mapping's type.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
+    /// Unpins the range, or leaves that to `drop`. After an error, it is still pinned. After success, drop the pin.
     fn unpin(&self) -> Result<()>;
 }
 
@@ -119,7 +120,7 @@ const NOT_MAPPED: u32 = 0;
 const BEING_MAPPED: u32 = u32::MAX;
 
 impl<T: SourcePin + 'static> PinState<T> {
-    /// A pin that the driver has just made. Without memory for it, it is dropped, and so unpinned.
+    /// Wraps a pin that the driver has just made. If there is no memory, the pin is dropped, and so unpinned.
     pub fn of_range(range: T) -> Result<Arc<PinState>> {
         let pinned = heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?;
         Ok(pinned)
@@ -127,7 +128,7 @@ impl<T: SourcePin + 'static> PinState<T> {
 }
 
 impl PinState {
-    /// The type of its live mapping.
+    /// The type of the pin's live mapping.
     pub(crate) fn mapping_type(&self) -> Option<MappingType> {
         raw::mapping_type(self.mapped.load(Ordering::Acquire))
     }
@@ -137,12 +138,12 @@ impl PinState {
     }
 }
 
-/// Marks a pin as mapped as long as it exists, and keeps the pin.
+/// Marks a pin as mapped as long as the guard exists, and keeps the pin.
 #[derive(Debug)]
 pub(crate) struct MappingGuard(Arc<PinState>);
 
 impl MappingGuard {
-    /// Sets the mark on a pin that has none.
+    /// Marks a pin; fails if the pin is marked already.
     pub(crate) fn set(pinned: &Arc<PinState>) -> Result<MappingGuard> {
         let marked = pinned.mapped.compare_exchange(NOT_MAPPED, BEING_MAPPED, Ordering::AcqRel, Ordering::Acquire);
         if marked.is_err() {
@@ -151,7 +152,7 @@ impl MappingGuard {
         Ok(MappingGuard(Arc::clone(pinned)))
     }
 
-    /// The mapping is made, and of this type.
+    /// Stores the type of the mapping, which is made now.
     pub(crate) fn set_type(&self, mapping_type: MappingType) {
         self.0.mapped.store(mapping_type as u32, Ordering::Release);
     }
