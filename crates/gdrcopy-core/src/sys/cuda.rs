@@ -1,10 +1,10 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `allocation` has allocations, and what CUDA knows of others; `context` the thread's current context.
+//! `allocation` allocates, looks up and exports memory; `context` finds and sets the thread's current context.
 //!
-//! Result codes stay plain integers, because a driver newer than this library may answer with any number. The library
-//! stays loaded once it is, since others in the process use it too. No state here is locked while it is made, so that a
-//! child forked in the middle finds none that would make it wait.
+//! Result codes stay plain integers, because a driver newer than this library may answer with any number. libcuda is
+//! never unloaded, because others in the process use it too. State is made here without a lock, so that a child forked
+//! in the middle never waits for one.
 
 pub mod allocation;
 pub mod context;
@@ -40,7 +40,7 @@ pub enum DeviceAttribute {
 pub struct Device(c_int);
 
 impl Device {
-    /// CUDA's number of the GPU among those that `CUDA_VISIBLE_DEVICES` leaves.
+    /// CUDA's number of the GPU among those that `CUDA_VISIBLE_DEVICES` shows.
     pub fn ordinal(self) -> i32 {
         self.0
     }
@@ -66,7 +66,7 @@ enum PointerAttribute {
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// CUDA's functions, each looked up at its first use. Where one is missing, only calls that need it fail. All
+        /// CUDA's functions, each looked up at its first use. If one is missing, only calls that need it fail. All
         /// return a CUresult.
         #[derive(Debug)]
         pub struct Functions {
@@ -120,7 +120,7 @@ functions! {
 }
 
 impl Functions {
-    /// `symbol` ends with a zero byte, because otherwise its copy with one would take memory.
+    /// Finds a function. `symbol` ends with a zero byte, because libloading would otherwise allocate a copy with one.
     #[inline(never)]
     fn find(&self, cache: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
         let cached = cache.load(Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Functions {
         let Some(address) = address else {
             return Err(Error::NoCudaFunction(symbol.trim_end_matches('\0')));
         };
-        // Two threads may come here at once. Both then find the same.
+        // Two threads may come here at once. Both then find the same address.
         cache.store(address, Ordering::Relaxed);
         Ok(address)
     }
@@ -155,8 +155,8 @@ pub struct Driver {
 /// The CUDA driver once it is loaded, or why it cannot be used.
 static LOADED: OnceBox<Result<Driver>> = OnceBox::new();
 
-/// The CUDA driver, loaded now if need be, if it is of this version or later (1000 × major + 10 × minor).
-/// Only its version is asked for, which needs no cuInit.
+/// Returns the CUDA driver, and loads it first if it is not loaded. Fails if it is older than `needed` (1000 × major +
+/// 10 × minor). Asks CUDA only for its version, which needs no cuInit.
 pub fn load(needed: i32) -> Result<&'static Driver> {
     let loaded = match LOADED.get() {
         Some(loaded) => loaded,
@@ -229,7 +229,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The number of GPUs, if the process has initialized CUDA; does not initialize it.
+    /// Returns the number of GPUs; `None` if the process has not initialized CUDA. Does not initialize CUDA.
     pub fn device_count_if_initialized(&self) -> Result<Option<i32>> {
         let mut count = 0;
         // SAFETY: the output is a local variable.
@@ -239,7 +239,7 @@ impl Driver {
         }
     }
 
-    /// The GPU with this number.
+    /// Returns the GPU with this number.
     pub fn device(&self, ordinal: i32) -> Result<Device> {
         let mut device = 0;
         // SAFETY: the output is a local variable.
@@ -247,7 +247,7 @@ impl Driver {
         Ok(Device(device))
     }
 
-    /// An attribute of the memory at an address that CUDA knows.
+    /// Returns an attribute of the memory at an address. Fails if CUDA does not know the address.
     #[inline(never)]
     fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {
         let mut value = 0_u64;
@@ -259,15 +259,15 @@ impl Driver {
         Ok(value)
     }
 
-    /// CUDA's number of the allocation at this address. Unlike the address, no later allocation gets it.
+    /// Returns CUDA's number of the allocation at this address. No later allocation gets the number.
     pub fn buffer_id(&self, address: u64) -> Result<u64> {
         self.pointer_attribute(PointerAttribute::BufferId, address)
     }
 
-    /// An attribute of a device, or `None` if the driver does not know it.
+    /// Returns an attribute of a device; `None` if the driver does not know the attribute.
     ///
     /// # Errors
-    /// [`Error::NoCudaFunction`].
+    /// [`Error::NoCudaFunction`] if the driver has no function for attributes.
     pub fn attribute(&self, device: Device, attribute: DeviceAttribute) -> Result<Option<i32>> {
         let mut value = 0;
         // SAFETY: the output is a local variable.
@@ -277,8 +277,8 @@ impl Driver {
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {
         let mut name = ptr::null();
-        // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded. Of an unknown
-        // code, the driver leaves it, or sets it to NULL.
+        // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded. For an unknown
+        // code, the driver leaves `name` NULL, or sets it to NULL.
         unsafe {
             self.cu.error_name().ok()?(code, &mut name);
             if name.is_null() {

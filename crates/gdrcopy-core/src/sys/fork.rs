@@ -1,10 +1,9 @@
 //! Detects forked children, before they use anything inherited.
 //!
-//! A child inherits copies of all our state, but neither the mappings nor the right to use the
-//! driver's descriptor. One page of memory distinguishes the two at the cost of a load, because the kernel hands it to
-//! every child zeroed (`MADV_WIPEONFORK`). It holds the process's *epoch*, which every `Owner` remembers and compares.
-//! It also holds the address range of the C handles, so that in a child the range check of the copy path fails by
-//! itself.
+//! A child inherits copies of all our state, but neither the mappings nor the right to use the driver's descriptor. One
+//! page of memory distinguishes child and parent at the cost of a load, because the kernel clears it in every child
+//! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, which every `Owner` remembers and compares. It also holds
+//! the address range of the C handles, so that in a child the range check of every copy fails by itself.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -40,8 +39,7 @@ impl Owner {
         self.epoch == epoch()
     }
 
-    /// # Panics
-    /// It panics in a child forked off from the owner.
+    /// Panics in a child forked off from the owner.
     #[inline]
     pub fn assert(self) {
         if !self.is_current() {
@@ -55,8 +53,7 @@ impl Owner {
         panic!("{}", Error::ForkedChild)
     }
 
-    /// # Errors
-    /// [`Error::ForkedChild`] in a child forked off from the owner.
+    /// Returns [`Error::ForkedChild`] in a child forked off from the owner.
     #[inline]
     pub fn check(self) -> Result<()> {
         if self.is_current() { Ok(()) } else { Err(Error::ForkedChild) }
@@ -65,23 +62,23 @@ impl Owner {
 
 /// A descriptor's number, and the file that it was opened for.
 ///
-/// As long as a forked child keeps its copy, the driver keeps the parent's pins, even if the parent ends. So the child
-/// can close it; but its number may stand for another file by then.
+/// As long as a forked child keeps its copy of the descriptor, the driver keeps the parent's pins, even if the parent
+/// ends. So the child can close its copy, unless the number stands for another file by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     pub number: RawFd,
-    /// The number of the filesystem's device.
+    /// The number of the device that holds the file.
     pub device: u64,
     /// The file's number in its filesystem; 0, which no file has, if fstat has failed.
     pub inode: u64,
 }
 
-/// The numbers at which a process has opened the driver itself. They may equal inherited ones that were closed, and all
-/// are the same file. The list is locked while a file is opened or closed.
+/// The numbers of the descriptors by which this process has opened the driver itself. An inherited descriptor that was
+/// closed may have had the same number, for the same file. The list is locked while a file is opened or closed.
 static OWN_FILES: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
 
 impl OpenFile {
-    /// The file behind this number.
+    /// Returns the open file with this number.
     fn of(number: RawFd) -> OpenFile {
         // SAFETY: the kernel checks the number.
         match fstat(unsafe { BorrowedFd::borrow_raw(number) }) {
@@ -117,7 +114,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// The result of `open`, a file that others may also open.
+    /// Takes the result of `open`, a file that others may also open.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
@@ -126,7 +123,7 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// A file that no one else can open.
+    /// Takes a file that no one else can open.
     pub fn new(fd: OwnedFd) -> Descriptor {
         Descriptor { file: OpenFile::of(fd.into_raw_fd()), owner: Owner::current() }
     }
@@ -135,7 +132,7 @@ impl Descriptor {
         self.file
     }
 
-    /// Closes it, and returns the kernel's answer. The descriptor is gone in any case.
+    /// Closes the file, and returns the kernel's answer. The descriptor is gone in any case.
     pub fn close(self) -> nix::Result<()> {
         ManuallyDrop::new(self).end()
     }
@@ -157,7 +154,7 @@ impl Descriptor {
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as the descriptor lives. Programs that close it themselves get EBADF.
+        // SAFETY: the file is open as long as the descriptor lives. Programs that close it themselves get EBADF.
         unsafe { BorrowedFd::borrow_raw(self.file.number) }
     }
 }
@@ -169,8 +166,8 @@ impl Drop for Descriptor {
     }
 }
 
-/// A per-process value. A forked child that asks for it gets a new one. It may have inherited its parent's in the
-/// middle of a change, with a locked mutex in it. Values are never freed.
+/// A value of each process. A forked child gets a new one, because it may have inherited its parent's in the middle of
+/// a change, with a locked mutex in it. Values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     latest: AtomicPtr<Generation<T>>,
@@ -182,7 +179,7 @@ struct Generation<T: 'static> {
     value: T,
 }
 
-/// A per-process value as the calling process sees it.
+/// A [`PerProcess`] value as the calling process sees it.
 pub struct Latest<T: 'static> {
     pub value: &'static T,
     /// True unless a parent process made the value.
@@ -195,20 +192,20 @@ impl<T> PerProcess<T> {
         PerProcess { latest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The value of this process, or of the ancestor that made one last.
+    /// Returns the value of this process, or of the ancestor that made one last.
     pub fn look(&self) -> Option<Latest<T>> {
         // SAFETY: the pointer is null, or `get` has published it, and then it is never freed.
         let latest: &'static Generation<T> = unsafe { self.latest.load(Ordering::Acquire).as_ref() }?;
         Some(Latest { value: &latest.value, is_own: latest.owner.is_current() })
     }
 
-    /// The value of this process, if it has made one.
+    /// Returns the value of this process, if it has made one.
     pub fn current(&self) -> Option<&'static T> {
         let latest = self.look()?;
         if latest.is_own { Some(latest.value) } else { None }
     }
 
-    /// The value of this process, made now if need be; `make` gets the parent's.
+    /// Returns the value of this process, and makes it first if there is none; `make` gets the parent's value.
     pub fn get(&self, make: impl Fn(Option<&'static T>) -> T) -> Result<&'static T> {
         loop {
             if let Some(value) = self.current() {
@@ -235,8 +232,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Publishes the range. It may be called again to make it longer or empty, never to move it while
-    /// it is not empty.
+    /// Publishes the range. Later calls may make the range longer or empty, but never move it while it is not empty.
     pub fn set(&self, base: usize, len: usize) {
         self.base.store(base, Ordering::Relaxed);
         // Release: a reader that sees the length sees the base and the memory behind it.
@@ -258,13 +254,13 @@ impl AddressRange {
     }
 }
 
-/// Words that read as zeros in a forked child. They have a page to themselves, whatever its size is on this CPU.
+/// Words that read as zeros in a forked child. No other data is on their page, whatever the page size of this CPU.
 #[derive(Debug)]
 #[repr(C)]
 #[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
 #[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
 pub struct Page {
-    /// Memory that C handles point into.
+    /// The memory that C handles point into.
     pub handles: AddressRange,
     epoch: AtomicU64,
 }
@@ -273,13 +269,13 @@ pub struct Page {
 pub static PAGE: Page =
     Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
 
-/// True once children get the page cleared. They inherit that, for children of their own.
+/// True once the page is cleared in children. They inherit that, for children of their own.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// The last epoch given out; children inherit it and count on.
+/// The last epoch that was given out. Children inherit it, and count on from there.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// This process's epoch, or 0 as long as it has not entered.
+/// The process's epoch; 0 before `enter`.
 #[inline]
 fn epoch() -> u64 {
     PAGE.epoch.load(Ordering::Acquire)
@@ -312,7 +308,7 @@ fn clear_in_children() -> nix::Result<()> {
     // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {
         Ok(()) => Ok(()),
-        // Kernels before 4.14 do not know this advice.
+        // Linux before 4.14 does not know this advice.
         Err(_) => clear_after_fork(),
     }
 }
@@ -349,7 +345,7 @@ pub fn page_size() -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// The result of `look`, below 256, in a forked child.
+    /// Returns the result of `look` in a forked child, which must be below 256.
     pub(crate) fn in_child(look: impl FnOnce() -> i32) -> i32 {
         // SAFETY: the child takes no lock and leaves by _exit.
         let child = unsafe { libc::fork() };

@@ -1,5 +1,4 @@
-//! The kernel module's interface, with ioctls on `/dev/gdrdrv`, their structs, and nothing
-//! else.
+//! The kernel module's interface: the ioctls on `/dev/gdrdrv`, and their structs.
 //!
 //! Every call goes through libc's symbols, so that it can be interposed.
 
@@ -21,7 +20,7 @@ use crate::sys::fork::{Descriptor, OpenFile};
 /// The module's device file, unless another one is asked for.
 const DEVICE: &str = "/dev/gdrdrv";
 
-/// The kernel's file while gdrdrv uses symbols of the module `nv-p2p-dummy`.
+/// The file that exists while gdrdrv uses symbols of the module `nv-p2p-dummy`.
 const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 
 /// The ioctl type byte of all nine commands.
@@ -55,7 +54,7 @@ macro_rules! commands {
                 };
             }
 
-            // The value that the kernel module was built with, on 64-bit Linux.
+            // The module has this number on all architectures but these two, which code ioctl numbers differently.
             #[cfg(all(target_pointer_width = "64", not(any(target_arch = "powerpc64", target_arch = "mips64"))))]
             const _: () = assert!($argument::NUMBER as u32 == $number);
         )+
@@ -78,9 +77,9 @@ macro_rules! commands {
     };
 }
 
-// Each command has its argument, the size of that, its number, and the argument's fields with their offsets. Seven were
-// declared with a pointer to their struct. So their numbers carry the size of a pointer although the kernel copies the
-// whole struct. Versions are packed as major << 16 | minor.
+// Each command has its argument, the argument's size, its number, and the argument's fields with their offsets. Seven
+// commands were declared with a pointer to their struct, so that their numbers contain the size of a pointer, although
+// the module copies the whole struct. Versions are packed as major << 16 | minor.
 commands! {
     /// Pins a range of GPU memory (every driver).
     PIN_BUFFER pin_buffer(PinBuffer, 40) = 0xC028_DA01 {
@@ -153,8 +152,8 @@ impl DeviceFile {
         Ok(DeviceFile(descriptor))
     }
 
-    /// Returns whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only
-    /// serves to build it. Then it opens, and refuses every pin.
+    /// Returns whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only serves to build it.
+    /// Such a gdrdrv can be opened, but refuses every pin.
     pub fn is_bound_to_dummy() -> bool {
         access(DUMMY_HOLDER, AccessFlags::F_OK).is_ok()
     }
@@ -164,7 +163,7 @@ impl DeviceFile {
         self.0.file()
     }
 
-    /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
+    /// Closes the file and returns the kernel's answer. The descriptor is gone in any case.
     pub fn close(self) -> Result<()> {
         let closed = self.0.close();
         closed.map_err(|errno| Error::of_call(call::CLOSE, errno))

@@ -1,5 +1,4 @@
-//! The CPU addresses of a mapping: made by mmap of the driver's descriptor and released by munmap, or borrowed
-//! from host memory; read and written by the copy routines.
+//! The CPU addresses of a mapping, which is made by mmap of the driver's descriptor, or borrowed from host memory.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -15,10 +14,10 @@ use nix::sys::mman::{
 use crate::error::{Error, Result, call};
 use crate::sys::fork::{Owner, page_size};
 
-/// Memory that the GPU shares. Raw memory, never a Rust reference: the GPU writes it at any time.
+/// Memory that the GPU shares. No Rust reference to it exists, because the GPU writes it at any time.
 ///
-/// Dropping it unmaps what `map` has mapped, except in a forked child: the child has not inherited the mapping, and
-/// may have mapped something else at its address.
+/// Dropping it unmaps what `map` has mapped, except in a forked child, which has not inherited the mapping, and may
+/// have mapped something else at its address.
 pub struct Region {
     address: NonNull<u8>,
     len: usize,
@@ -38,8 +37,8 @@ const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 const RESERVED: MapFlags = MapFlags::MAP_PRIVATE.union(MapFlags::MAP_ANONYMOUS).union(MapFlags::MAP_NORESERVE);
 
 impl Region {
-    /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
-    /// multiple), shared, readable and writable.
+    /// Maps `len` bytes of the file `node` from `offset` on, shared, readable and writable. Both numbers are multiples
+    /// of the page size, and `len` is not 0.
     pub fn map(node: impl AsFd, offset: u64, len: usize) -> Result<Region> {
         let Some(size) = NonZeroUsize::new(len) else {
             return Err(Error::EmptyRange);
@@ -52,7 +51,7 @@ impl Region {
         Ok(Region { address, len, is_mapped: true, owner: Owner::current() })
     }
 
-    /// A region of memory that someone else has mapped.
+    /// Returns a region of memory that other code has mapped.
     ///
     /// # Safety
     /// As long as the region is used, the `len` bytes there are readable and writable, and no Rust reference to them is
@@ -67,24 +66,24 @@ impl Region {
         self.address.as_ptr()
     }
 
-    /// Bytes in it, a multiple of the page size unless it is borrowed.
+    /// The number of bytes, a multiple of the page size unless the region is borrowed.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The process that mapped it.
+    /// The process that made the region.
     #[inline]
     pub fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Unmaps it; where that fails, it stays as it was.
+    /// Unmaps the region, unless it is borrowed. After an error, the region is unchanged.
     pub fn unmap(&mut self) -> Result<()> {
         self.owner.check()?;
         if self.is_mapped {
-            // SAFETY: mapped by `map`, for this region only.
+            // SAFETY: the range was mapped by `map`, for this region only.
             let unmapped = unsafe { munmap(self.address.cast(), self.len) };
             unmapped.map_err(|errno| Error::of_call(call::MUNMAP, errno))?;
             self.is_mapped = false;
@@ -92,11 +91,11 @@ impl Region {
         Ok(())
     }
 
-    /// Takes the driver's memory away, but keeps the addresses reserved for the life of the process: no
-    /// later mmap is placed where stale pointers point to, and touching them raises SIGSEGV.
+    /// Unmaps the driver's memory, but keeps its addresses reserved for the life of the process. So no later mmap gets
+    /// the addresses of stale pointers, and accesses by those raise SIGSEGV.
     ///
-    /// Where that fails, the region is unmapped, and its addresses are reserved again if the kernel allows it; where
-    /// unmapping fails too, it stays as it was. Allocates nothing.
+    /// If that fails, the region is unmapped first, and its addresses are reserved then if the kernel allows it. If
+    /// unmapping fails too, the region is unchanged. Allocates nothing.
     pub fn retire(&mut self) -> Result<()> {
         self.owner.check()?;
         if !self.is_mapped {
@@ -124,7 +123,7 @@ impl Region {
     fn reserve_unmapped(&self) -> nix::Result<()> {
         let flags = RESERVED | MapFlags::MAP_FIXED_NOREPLACE;
         let size = NonZeroUsize::new(self.len).ok_or(Errno::EINVAL)?;
-        // SAFETY: replaces nothing, also in kernels before 4.17, which take the address for a hint.
+        // SAFETY: the call replaces nothing, even in Linux before 4.17, which takes the address for a hint.
         let reserved = unsafe { mmap_anonymous(Some(self.address.addr()), size, ProtFlags::PROT_NONE, flags) }?;
         if reserved.addr() != self.address.addr() {
             // SAFETY: the range was mapped above, and nothing uses it.
@@ -137,8 +136,8 @@ impl Region {
         Ok(())
     }
 
-    /// The reservation has no data, so it is not written into core files, like the driver's memory before it. From then
-    /// on it is the same as its neighbors of this kind, and the kernel merges them.
+    /// Keeps the reservation, which has no data, out of core files, as the driver's memory was before. The kernel then
+    /// merges it with neighboring reservations, because they have the same attributes.
     fn exempt_from_dumps(&self) {
         // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
         let _ = unsafe { madvise(self.address.cast(), self.len, MmapAdvise::MADV_DONTDUMP) };
@@ -146,7 +145,7 @@ impl Region {
 }
 
 /// Reserves addresses by memory that cannot be accessed, and that does not count as locked (`mlockall(MCL_FUTURE)`).
-/// With an address, it replaces what is there.
+/// With an address, replaces what is mapped there.
 ///
 /// # Safety
 /// With an address, the range is the caller's, and its content is not needed any more.
@@ -167,7 +166,7 @@ pub unsafe fn reserve(address: Option<NonNull<c_void>>, len: usize) -> nix::Resu
     }
 }
 
-/// Reserves a page, and then makes it longer, which needs no limit of locked memory once the page is not locked.
+/// Reserves one page, unlocks it, and makes it longer. An unlocked page can grow beyond the limit of locked memory.
 ///
 /// # Safety
 /// The contract of [`reserve`].
@@ -200,7 +199,7 @@ impl fmt::Debug for Region {
     }
 }
 
-/// The length in whole pages of the host.
+/// Returns the length rounded up to whole pages of the host.
 pub fn whole_pages(len: usize) -> Result<usize> {
     match len.checked_next_multiple_of(page_size()) {
         Some(len) => Ok(len),

@@ -1,4 +1,4 @@
-//! Allocations, CPU addresses and dma-bufs of GPU memory that can be pinned, and of host memory in its place.
+//! Allocates GPU memory that can be pinned, or host memory in its place, and finds memory's CPU addresses and dma-bufs.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,15 +15,17 @@ const CONTEXT_IS_DESTROYED: c_uint = 709;
 /// The flag of a stream that neither waits for the default stream nor holds it up.
 const NON_BLOCKING: c_uint = 1;
 
-/// Flags of cuMemHostAlloc for memory usable in all contexts, mapped for the GPUs.
+/// The flag of cuMemHostAlloc for memory that all contexts can use.
 const PORTABLE: c_uint = 1;
+/// The flag of cuMemHostAlloc for memory that is mapped for GPUs.
 const MAPPED: c_uint = 2;
 
 /// The value of the attribute MEMORY_TYPE for host memory.
 const HOST: u64 = 1;
 
-/// Arguments of cuMemGetHandleForAddressRange.
+/// The type of handle that cuMemGetHandleForAddressRange returns for a dma-buf.
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
+/// The flag of cuMemGetHandleForAddressRange for accesses through PCIe.
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
 /// The capture mode of a thread that may make any call.
@@ -32,16 +34,16 @@ const RELAXED: c_uint = 2;
 /// Memory from [`Gpu::alloc`] or [`Gpu::alloc_host`].
 #[derive(Debug)]
 pub struct Allocation {
-    /// The address by which GPU kernels and pins find it.
+    /// The device address of the memory, for GPU kernels and pins.
     pub address: u64,
     /// The CPU address of host memory; 0 for GPU memory.
     pub host: usize,
-    /// CUDA's number of it, which is not found any more once the device is reset, and the memory gone with it. CUDA has none
-    /// for memory of a library that stands in for cuMemAlloc only.
+    /// CUDA's number of the allocation, if it has one. A reset of the device frees the memory, and CUDA does not find
+    /// the number any more. Memory of a library that only stands in for cuMemAlloc has no number.
     id: Option<u64>,
 }
 
-/// A GPU whose primary context is kept. A reset of the device ends the context nevertheless.
+/// A GPU and its primary context, which is retained. A reset of the device ends the context nevertheless.
 #[derive(Debug)]
 pub struct Gpu {
     driver: &'static Driver,
@@ -77,7 +79,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// The GPU of the calling thread's context, or GPU 0 where the thread has none. Only for [`Gpu::alloc_host`].
+    /// Returns the GPU of the calling thread's context, or GPU 0 if the thread has none. Only for `alloc_host`.
     pub fn of_thread() -> Result<Gpu> {
         fork::enter()?;
         let driver = super::load(EXPORTS_DMA_BUFS)?;
@@ -90,14 +92,14 @@ impl Gpu {
     }
 
     fn of_device(driver: &'static Driver, device: Device) -> Result<Gpu> {
-        // `drop` releases it.
+        // `Gpu::drop` releases the context.
         let context = driver.retain(device)?;
         let id = driver.context_id(context).ok();
         Ok(Gpu { driver, device, context, id, frees: ptr::null_mut(), owner: Owner::current() })
     }
 
-    /// `len` bytes from cuMemAlloc, because memory of CUDA's default pools cannot be pinned. Fails after a reset of the
-    /// device, because the stream for the frees is gone.
+    /// Allocates `len` bytes by cuMemAlloc, because memory of CUDA's default pools cannot be pinned. Fails after a
+    /// reset of the device, because the stream for the frees is gone.
     pub fn alloc(&self, len: usize) -> Result<Allocation> {
         self.owner.check()?;
         if self.id.is_some() && !self.is_live() {
@@ -113,7 +115,7 @@ impl Gpu {
         })
     }
 
-    /// `len` bytes, at least 1, of zeroed, page-locked host memory that GPUs reach at the allocation's address.
+    /// Allocates `len` bytes, at least 1, of zeroed, page-locked host memory at `address` for GPUs.
     pub fn alloc_host(&self, len: usize) -> Result<Allocation> {
         let cu = &self.driver.cu;
         let find = cu.host_device_pointer()?;
@@ -130,17 +132,17 @@ impl Gpu {
         unsafe { ptr::write_bytes(host.cast::<u8>(), 0, len) };
         let memory = Allocation { address, host: host.expose_provenance(), id: self.driver.buffer_id(address).ok() };
         if let Err(error) = self.driver.check("cuMemHostGetDevicePointer", answer) {
-            // SAFETY: no one has used it.
+            // SAFETY: no one uses the memory yet.
             let _ = unsafe { self.free(&memory) };
             return Err(error);
         }
         Ok(memory)
     }
 
-    /// Frees memory. Does nothing in a forked child, and if the memory is gone.
+    /// Frees memory. Does nothing in a forked child, or if the memory is gone.
     ///
     /// # Safety
-    /// The memory is not used any more, nor by work of the GPU.
+    /// Neither the CPU nor work of the GPU uses the memory any more.
     pub unsafe fn free(&self, memory: &Allocation) -> Result<()> {
         let address = memory.address;
         if !self.owner.is_current() {
@@ -159,10 +161,10 @@ impl Gpu {
                 let result = unsafe { cu.host_free()?(ptr::with_exposed_provenance_mut(memory.host)) };
                 return self.driver.check("cuMemFreeHost", result);
             }
-            // cuMemFree waits for all work of the GPU, which may be a kernel that waits for this thread.
+            // cuMemFree waits for all work of the GPU, and a GPU kernel may be waiting for this thread.
             if by_stream && let Ok(free_async) = cu.free_async() {
-                // SAFETY: contract of this function. The memory exists, and so the context that `alloc` has found live, which the
-                // stream is in.
+                // SAFETY: contract of this function. The memory exists, so the context that `alloc` has found live
+                // exists too, and so does the stream in it.
                 let result = unsafe { free_async(address, self.frees) };
                 return self.driver.check("cuMemFreeAsync", result);
             }
@@ -172,13 +174,13 @@ impl Gpu {
         })
     }
 
-    /// Returns whether the context is the one that was retained, because CUDA does not check streams of contexts that
-    /// are gone.
+    /// Returns whether the retained context still exists; false if CUDA does not number contexts. Callers check this,
+    /// because CUDA does not check that the context of a stream exists.
     fn is_live(&self) -> bool {
         self.id.is_some() && self.driver.context_id(self.context).ok() == self.id
     }
 
-    /// Works in the context that is kept, whatever is being captured.
+    /// Calls `work` in the retained context, whatever streams are being captured.
     fn in_context<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.driver.outside_captures(|| self.driver.with_current(self.context, work))
     }
@@ -189,10 +191,10 @@ impl Drop for Gpu {
         if !self.owner.is_current() {
             return;
         }
-        // Where CUDA does not number contexts, the stream may still exist, but stays.
+        // If CUDA does not number contexts, the stream is never destroyed.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
-                // SAFETY: `open` made it. Frees in it are still done.
+                // SAFETY: `open` has made the stream, and its context exists. Frees in it are still done.
                 let result = unsafe { self.driver.cu.stream_destroy()?(self.frees) };
                 self.driver.check("cuStreamDestroy", result)
             });
@@ -218,8 +220,8 @@ impl Driver {
         }
     }
 
-    /// Returns whether all `len` bytes from an address on are one range of host memory that CUDA allocated or
-    /// registered. With unified addressing, CPU addresses will do.
+    /// Returns whether all `len` bytes from an address on lie in one range of host memory that CUDA allocated or
+    /// registered. With unified addressing, the address may be a CPU address.
     fn is_host_memory(&self, address: u64, len: usize) -> Result<bool> {
         use PointerAttribute::{IsManaged, MemoryType, RangeSize, RangeStart};
         if self.pointer_attribute(MemoryType, address)? != HOST || self.pointer_attribute(IsManaged, address)? != 0 {
@@ -231,7 +233,7 @@ impl Driver {
         Ok(start <= address && end <= u128::from(start) + u128::from(size))
     }
 
-    /// A dma-buf of `len` bytes of memory from `address` on, both multiples of the host's page size.
+    /// Exports `len` bytes from `address` on as a dma-buf. Both numbers are multiples of the host's page size.
     pub fn export(&self, place: &Place, address: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
         let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
         let export = self.cu.export()?;
@@ -246,8 +248,8 @@ impl Driver {
         })
     }
 
-    /// Works while the calling thread may make any call, and leaves the thread as it was. While any stream is capturing,
-    /// CUDA refuses calls such as allocations in other modes, and the refusal ends the capture.
+    /// Calls `work` while the calling thread may make any call, and leaves the thread as it was. In other capture
+    /// modes, CUDA refuses calls such as allocations while any stream is capturing, and the refusal ends the capture.
     fn outside_captures<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut before = RELAXED;
         self.exchange(&mut before)?;
@@ -258,7 +260,7 @@ impl Driver {
         Ok(value)
     }
 
-    /// Sets the thread's capture mode to `mode`, which then is the one before.
+    /// Sets the thread's capture mode to `mode`, and stores the previous mode in `mode`.
     #[inline(never)]
     fn exchange(&self, mode: &mut c_uint) -> Result<()> {
         // SAFETY: the argument is valid for reads and writes.

@@ -1,4 +1,4 @@
-//! Finds the context that is current in a thread, and the contexts that objects live in.
+//! Finds and sets the context that is current in a thread, and finds the contexts of GPU memory.
 
 use std::ops::Range;
 use std::ptr;
@@ -17,7 +17,8 @@ pub struct Place {
     pub is_known: bool,
 }
 
-/// The last address of a range, and all in its first and last GPU page at which an allocation may start.
+/// Returns the last address of a range, and all addresses at which an allocation may start in its first 64 KiB and in
+/// its last 64 KiB.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     /// CUDA's allocations start at multiples of this.
     const UNIT: u64 = 512;
@@ -27,19 +28,19 @@ fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     std::iter::once(end.saturating_sub(1)).chain(multiples(UNIT, first)).chain(multiples(UNIT, last))
 }
 
-/// The multiples of `unit` in a range.
+/// Returns the multiples of `unit` in a range.
 fn multiples(unit: u64, range: Range<u64>) -> impl Iterator<Item = u64> {
     let first = range.start.checked_next_multiple_of(unit).unwrap_or(range.end);
     (first..range.end).step_by(unit as usize)
 }
 
 impl Driver {
-    /// Finds the GPU and the context of the memory in a range. Its ends may lie in no allocation. Programs round buffers out to GPU pages, and
-    /// CUDA exports such a range if there is an allocation in it. An allocation in neither the first nor the last GPU
-    /// page is taken for memory of the calling thread's GPU, or of the only one.
+    /// Finds the GPU and the context of the memory in a range. The ends of the range may lie in no allocation, because
+    /// programs round buffers out to GPU pages, and CUDA exports such a range if there is an allocation in it. If CUDA
+    /// knows no address in the first and last 64 KiB, returns the calling thread's GPU, or the only GPU.
     ///
     /// # Errors
-    /// CUDA's answer for the first address.
+    /// CUDA's answer for the first address, if the GPU cannot be guessed either.
     pub fn place_of(&self, address: u64, len: u64) -> Result<Place> {
         let first_answer = match self.place_of_address(address) {
             Ok(place) => return Ok(place),
@@ -66,9 +67,9 @@ impl Driver {
         Ok(Place { device, context: self.context_of(address), is_known: true })
     }
 
-    /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
-    /// The context of the memory itself comes before the device's primary one, which might have to be created for the
-    /// purpose. That takes GPU memory and hundreds of milliseconds.
+    /// Calls `work` while a context of the device is current in the calling thread, and leaves the thread as it was.
+    /// Prefers the memory's own context to the device's primary context, which might have to be created. Its creation
+    /// takes GPU memory and hundreds of milliseconds.
     pub(super) fn in_context<T>(&self, place: &Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let &Place { device, context, .. } = place;
         if self.current_device()? == Some(device) {
@@ -84,7 +85,7 @@ impl Driver {
         Ok(value)
     }
 
-    /// Works with this context current in the calling thread, and leaves the thread as it was.
+    /// Calls `work` while this context is current in the calling thread, and leaves the thread as it was.
     pub(super) fn with_current<T>(&self, context: Context, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.current()?;
         if before == context {
@@ -105,7 +106,7 @@ impl Driver {
         self.check("cuCtxSetCurrent", result)
     }
 
-    /// The context that is current in the calling thread, or null.
+    /// Returns the context that is current in the calling thread, or null.
     #[inline(never)]
     fn current(&self) -> Result<Context> {
         let mut context = ptr::null_mut();
@@ -114,7 +115,7 @@ impl Driver {
         Ok(context)
     }
 
-    /// CUDA's number of a context. No other context gets it, not even one at the same address.
+    /// Returns CUDA's number of a context. No other context gets the number, not even one at the same address.
     ///
     /// # Errors
     /// [`Error::NoCudaFunction`](crate::Error::NoCudaFunction) before CUDA 12.
@@ -126,12 +127,12 @@ impl Driver {
         Ok(id)
     }
 
-    /// The device of the context that is current in the calling thread.
+    /// Returns the device of the calling thread's current context; `None` if there is none, or it cannot be found out.
     pub(super) fn current_device(&self) -> Result<Option<Device>> {
         if self.current()?.is_null() {
             return Ok(None);
         }
-        // Stand-ins for libcuda may lack this function. Then any context might be of any device.
+        // Stand-ins for libcuda may lack this function. Then the context might belong to any device.
         let Ok(context_device) = self.cu.context_device() else {
             return Ok(None);
         };
@@ -149,7 +150,7 @@ impl Driver {
         }
     }
 
-    /// The device's primary context, which lives until `release`.
+    /// Returns the device's primary context, which lives until `release`.
     pub(super) fn retain(&self, device: Device) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: the output is a local variable.
@@ -164,8 +165,8 @@ impl Driver {
         self.check("cuDevicePrimaryCtxRelease", result)
     }
 
-    /// The context that the memory at this address was allocated in; null for memory that belongs to none
-    /// (from cuMemCreate or a memory pool).
+    /// Returns the context that the memory at this address was allocated in; null if it belongs to none (memory from
+    /// cuMemCreate or a memory pool).
     fn context_of(&self, address: u64) -> Context {
         match self.pointer_attribute(PointerAttribute::Context, address) {
             Ok(context) => ptr::with_exposed_provenance_mut(context as usize),
