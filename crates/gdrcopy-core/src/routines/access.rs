@@ -1,7 +1,8 @@
-//! One access that the compiler neither splits, merges nor drops.
+//! Accesses that the compiler neither splits, merges nor drops.
 //!
-//! Words of up to 8 bytes are relaxed atomics. Other threads may access the same word, which is a data race for
-//! volatile accesses. Fences of the CPU order them. Rust has no wider atomics; those are volatile.
+//! Words of up to 8 bytes are accessed by relaxed atomics, because other threads may access the same word, which would
+//! be a data race for volatile accesses. Wider accesses are volatile, because Rust has no wider atomics. Fences of the
+//! CPU order all of them.
 
 use core::mem::transmute_copy;
 use core::ptr;
@@ -32,8 +33,8 @@ pub(super) unsafe fn load<T>(src: *const T) -> T {
     }
 }
 
-/// Writes a word by one store. [`before_write`](super::before_write) and [`after_write`](super::after_write) order it, and
-/// mappings of any type take it.
+/// Writes a word by one store, which is allowed for mappings of any type. [`before_write`](super::before_write) and
+/// [`after_write`](super::after_write) order it.
 ///
 /// # Safety
 /// `dst` must be writable for a `T`, which has no padding, and aligned to its size.
@@ -65,7 +66,7 @@ pub(super) fn is_word(addr: usize, len: usize) -> bool {
     low < 8 && (addr | len) & low == 0
 }
 
-/// Copies a word of `len` bytes, which is 1, 2, 4 or 8, by the one of these functions for that.
+/// Copies a word of `len` bytes, which is 1, 2, 4 or 8, by the function for that width.
 ///
 /// # Safety
 /// The contract of that function.

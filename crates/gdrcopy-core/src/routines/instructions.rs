@@ -6,44 +6,44 @@ use super::stores;
 
 /// The functions of a copy routine as constants, for loops in which they are inlined.
 pub(super) trait Instructions {
-    /// Bytes of the block that `LOAD_BLOCK` copies, as a power of two, 8 to 64.
+    /// The size in bytes of the block that `LOAD_BLOCK` copies, a power of two from 8 to 64.
     const BLOCK: usize;
     /// Copies an aligned block of device memory.
     const LOAD_BLOCK: BlockFn;
-    /// Whether several of its loads are under way at once.
+    /// True if several loads are under way at once.
     const LOADS_OVERLAP: bool = true;
-    /// Bytes of the block that `LOAD_SMALL` copies, at least 8.
+    /// The size in bytes of the block that `LOAD_SMALL` copies, at least 8.
     const SMALL: usize = Self::BLOCK;
-    /// Copies a block for a word.
+    /// Copies the aligned block that contains a word of device memory.
     const LOAD_SMALL: BlockFn = Self::LOAD_BLOCK;
-    /// Copies a line to device memory.
+    /// Copies an aligned cache line to device memory.
     const STORE_LINE: BlockFn;
     /// Copies an aligned block of 16 bytes to device memory.
     const STORE_16: BlockFn = stores::block::<u64, 16>;
     /// Copies an aligned block of 32 bytes to device memory.
     const STORE_32: BlockFn = stores::block::<u64, 32>;
-    /// The routine's own copy function for this direction.
+    /// The routine's copy function to device memory.
     const WRITE: CopyFn;
-    /// Makes one of many writes, none of which is a word.
+    /// Makes one of many writes, if it is not a word.
     const WRITE_ONE: CopyFn = Self::WRITE;
-    /// `WRITE_ONE` of 1 to 64 bytes. In a loop over writes of one size, what depends on that is computed once.
+    /// Does as `WRITE_ONE`, for 1 to 64 bytes. In a loop over one size, what depends on the size is computed once.
     const WRITE_PART: CopyFn = Self::WRITE;
-    /// The routine's own copy function for this direction.
+    /// The routine's copy function from device memory.
     const READ: CopyFn;
     /// Checks some of many copies, from the first on.
     const CHECK: CheckFn = |_, _, _| Some((0, 0));
-    /// Fetches the line of host memory at an address, which is about to be stored. The address may be invalid.
+    /// Fetches the cache line at a host address, because it is about to be stored. The address may be invalid.
     const FETCH_FOR_STORE: fn(*const u8) = |_| {};
 }
 
 /// A loop over many copies.
 ///
-/// What it needs is passed as arguments of at most two words, which stay in registers. Each word that a call stores takes
-/// the place of a write in the CPU's store buffer.
+/// Its arguments have at most two words each, so that they stay in registers. Each word that a call stores takes the
+/// place of a write in the CPU's store buffer.
 pub(super) trait Work {
-    /// Runs it by some instructions. Returns whether the copies were made.
+    /// Runs the loop by the instructions of `I`. Returns whether the copies were made.
     ///
     /// # Safety
-    /// The CPU must have them; the copies must be as for `write_many_unfenced` or `gather`.
+    /// The CPU must have the instructions; the copies must be as for `write_many_unfenced` or `gather`.
     unsafe fn run<I: Instructions>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool;
 }

@@ -1,8 +1,8 @@
-//! Loads from device memory, into which every copy routine cuts a read.
+//! Cuts the reads of all copy routines into loads from device memory.
 //!
-//! Each load is an aligned block that covers bytes of the range, and stays inside the lines which
-//! the range touches. The part lines at both ends go through a line on the stack. Their loads are issued along with
-//! those of the whole lines, and only then are the wanted bytes taken out.
+//! Each load is an aligned block that has bytes of the range, and stays inside the cache lines that the range touches.
+//! The partial lines at both ends are loaded to lines on the stack. The wanted bytes are copied out of those only after
+//! all loads of the read.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -13,7 +13,7 @@ use super::routine::{BlockFn, LINE};
 /// The loads of 1, 2, 4 and 8 bytes.
 pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, word::<u64>];
 
-/// One load of a `T` that the compiler neither splits, merges nor drops.
+/// Copies a `T` by one load that the compiler neither splits, merges nor drops.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for one `T`, and `src` aligned to its size.
@@ -24,7 +24,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     unsafe { dst.cast::<T>().write_unaligned(access::load(src.cast::<T>())) }
 }
 
-/// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.
+/// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the size of a line.
 ///
 /// # Safety
 /// The contract of [`super::read`]. `copy_block` must copy `BLOCK` bytes.
@@ -52,7 +52,7 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, l
     }
 }
 
-/// Room for a line of device memory of which a read needs only a part.
+/// Room for a line of device memory, if a read needs only a part of it.
 #[repr(align(64))]
 pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);
 
@@ -62,7 +62,7 @@ impl StackLine {
         StackLine(MaybeUninit::uninit())
     }
 
-    /// Loads the blocks of `block` bytes that hold the `len` bytes at `src`, all of one line, to their places.
+    /// Loads the `len` bytes at `src`, which are all in one line, to their places, by blocks of `block` bytes.
     ///
     /// # Safety
     /// The contract of [`by_line`].
@@ -73,7 +73,7 @@ impl StackLine {
         if len > 0 {
             for at in (offset - offset % block..offset + len).step_by(block) {
                 let to = self.0.as_mut_ptr().cast::<u8>();
-                // SAFETY: a block of this line, which has as much room on the stack.
+                // SAFETY: the block lies in the line, and the line has as much room on the stack.
                 unsafe { copy_block(to.add(at), device_line.wrapping_add(at)) }
             }
         }
@@ -91,20 +91,20 @@ impl StackLine {
         unsafe { copy_block(self.0.as_mut_ptr().cast::<u8>().add(at), src.wrapping_sub(offset)) }
     }
 
-    /// Stores the `N` bytes that were loaded from `src`.
+    /// Copies to `dst` the `N` bytes that were loaded from `src`.
     ///
     /// # Safety
-    /// They must have been loaded, and `dst` be writable for `N` bytes.
+    /// The bytes must have been loaded, and `dst` be writable for `N` bytes.
     #[inline(always)]
     pub(super) unsafe fn store_word<const N: usize>(&self, dst: *mut u8, src: *const u8) {
         // SAFETY: contract of this function; the bytes lie inside the line.
         unsafe { ptr::copy_nonoverlapping(self.0.as_ptr().cast::<u8>().add(src.addr() % LINE), dst, N) }
     }
 
-    /// Stores the bytes that were loaded from the `len` bytes at `src`.
+    /// Copies to `dst` the `len` bytes that were loaded from `src`.
     ///
     /// # Safety
-    /// They must have been loaded, and `dst` be writable for `len` bytes.
+    /// The bytes must have been loaded, and `dst` be writable for `len` bytes.
     #[inline(always)]
     pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         if len == 0 {
@@ -115,7 +115,7 @@ impl StackLine {
     }
 }
 
-/// Copies bytes that were loaded to their destination, small numbers without a call.
+/// Copies bytes that were loaded to their destination. Up to 128 bytes are copied without a call.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
@@ -143,7 +143,7 @@ pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies the first `N` and the last `N` bytes, which are all where `len` is `N` to twice that.
+/// Copies the first `N` and the last `N` bytes, which are all bytes if `len` is from `N` to 2 × `N`.
 ///
 /// # Safety
 /// The contract of [`copy_out`], and `len` must be at least `N`.

@@ -1,20 +1,20 @@
-//! Batches of writes, and gathers, which are reads whose loads overlap.
+//! Makes batches of writes, and gathers, which are reads with overlapping loads.
 //!
-//! Loads overlap if the CPU executes them without an interruption. It executes some 500 instructions past the oldest load
-//! that it waits for (half of that where another thread shares the core), up to the next fence. And it must have
-//! predicted the branches between the loads. On an H200's host (Intel model 207, 2026-11-28), 16 gathers of two lines took
-//! 200 ns an item, but 620 with one branch an item that the CPU cannot predict, whatever the branch did. Masked and
-//! unaligned stores, stores at the same place of a page, calls, and 30 instructions more between the loads made no
-//! difference. The reason may be that loads of a wrong prediction go on, and a load of a line that another load is
-//! fetching takes a round trip of its own.
+//! Loads overlap if the CPU executes them without an interruption. It executes some 500 instructions past the oldest
+//! load that it waits for (half of that if another thread shares the core), up to the next fence. And it must have
+//! predicted the branches between the loads. On an H200's host (Intel model 207, 2026-11-28), 16 gathers of two lines
+//! took 200 ns an item, but 620 ns with one branch an item that the CPU cannot predict, whatever the branch did. Masked
+//! and unaligned stores, stores at the same place of a page, calls, and 30 more instructions between the loads made no
+//! difference. The reason may be that loads after a wrong prediction go on, and that a load of a cache line takes a
+//! round trip of its own if another load is fetching the cache line.
 //!
-//! A batch of a few writes ends before its stores have left the CPU, so it takes the time of its instructions. Writes of one
-//! size therefore have loops of their own, with as few stores as possible.
+//! A batch of a few writes ends before its stores have left the CPU, so it takes the time of its instructions. Writes
+//! of one size therefore have loops of their own, with as few stores as possible.
 //!
-//! Callers check all copies before the first one. Items that take the same few instructions each, which are lines,
-//! words and aligned 16 bytes, are loaded one after the other. All other gathers take three passes, of which the second
-//! has no branch that depends on an item. It loads the blocks that the first has listed, and the third copies the wanted
-//! bytes out.
+//! Callers check all copies before the first one. Items that are all lines, words or aligned 16 bytes take the same few
+//! instructions each, and are loaded one after the other. All other gathers take three passes. The first lists the
+//! blocks of the items. The second loads the blocks, without a branch that depends on an item. The third copies the
+//! wanted bytes out.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -28,12 +28,12 @@ use super::select::best;
 use super::shape::Shaped;
 use super::stores;
 
-/// Destinations of a gather that are fetched ahead. A store whose line is in no near cache delays the loads after it by
-/// a round trip.
+/// The number of destinations of a gather that are fetched ahead. A store to a cache line that is in no near cache
+/// delays the loads after it by a round trip.
 const AHEAD: usize = 64;
 
-/// A loop over the numbers below `count`, unrolled, because a plain one takes more instructions. The body is no closure, so
-/// that it is inlined.
+/// Loops over the numbers below `count`. The loop is unrolled, because a plain loop takes more instructions. The body
+/// is not a closure, so that it is inlined.
 macro_rules! unrolled {
     ($count:expr, $n:ident => $body:block) => {
         let fours = $count & !3;
@@ -49,10 +49,10 @@ macro_rules! unrolled {
 }
 
 /// Makes the `count` writes that `item` returns to a mapping. [`before_write`](super::before_write) and
-/// [`after_write`](super::after_write) order them. Returns whether `shape` has found one.
+/// [`after_write`](super::after_write) order them. Returns false, and makes none, if `shape` finds no shape.
 ///
 /// # Safety
-/// Each item must be as for [`write()`](super::write()), and of the shape that is found. The CPU must run the routine.
+/// Each item must be as for [`write()`](super::write()), and have the found shape. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     routine: &Routine,
@@ -64,12 +64,12 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Copies the `count` items that `item` returns from a mapping to host memory, between the fences of one read. The loads
-/// are the routine's even for words, because they overlap, while plain loads of write-combining memory do not. Returns
-/// whether `shape` has found one.
+/// Copies the `count` items that `item` returns from a mapping to host memory, between the fences of one read. Even
+/// words are loaded by the routine's loads, because these overlap, while plain loads of write-combining memory do not.
+/// Returns false, and copies nothing, if `shape` finds no shape.
 ///
 /// # Safety
-/// Each item must be as for [`read`](super::read), and of the shape that is found; `item` must return the same one for a
+/// Each item must be as for [`read`](super::read), and have the found shape; `item` must return the same item for a
 /// number each time. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item + Copy) -> bool {
@@ -97,7 +97,7 @@ unsafe fn run<W: Work>(
     }
 }
 
-/// [`run`] by a routine of no architecture.
+/// Does as [`run`], for a routine that belongs to no architecture.
 ///
 /// # Safety
 /// The contract of [`run`].
@@ -167,7 +167,7 @@ impl Work for Writes {
     }
 }
 
-/// Stores blocks of one size.
+/// Makes writes of one size by `store`.
 ///
 /// # Safety
 /// The contract of [`write_many_unfenced`], and each item must be as for `store`.
@@ -214,7 +214,7 @@ impl Work for Gather {
     }
 }
 
-/// Loads and stores one item after the other, by a function that makes the same few instructions for each.
+/// Copies one item after the other by `copy`, which executes the same few instructions for each.
 ///
 /// # Safety
 /// The contract of [`gather`], and each item must be as for `copy`.
@@ -234,15 +234,15 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
     });
 }
 
-/// Bytes of the blocks that are loaded in one pass.
+/// The largest number of bytes of the blocks that are loaded in one pass.
 const BUFFER: usize = 16 << 10;
-/// Items with more bytes than this, counted in whole blocks, are read one by one, because their own loads overlap.
+/// An item with more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
 const LARGEST: usize = 2 << 10;
-/// Bytes of the blocks that are listed without a branch.
+/// The number of bytes of the blocks that are listed without a branch.
 const LISTED: usize = 2 * LINE;
 
-/// A place for each block. It has the block's address before the load, and its bytes afterwards. Not initialized, because
-/// clearing it would take longer than a small gather.
+/// A place for each block, which has the block's address before the load, and the block's bytes afterwards. The buffer
+/// is not initialized, because clearing it would take longer than a small gather.
 #[repr(align(64))]
 struct Buffer(MaybeUninit<[u8; BUFFER + LISTED]>);
 
@@ -270,7 +270,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
                 loop {
                     for at in (0..LISTED).step_by(I::BLOCK) {
                         let at = next + at;
-                        // Volatile, because the compiler makes scatters of other stores, which take longer.
+                        // Volatile stores are needed, because the compiler makes slower scatters of other stores.
                         // SAFETY: the buffer has room for the item's blocks, and for those that are listed in excess.
                         unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
                     }
@@ -283,7 +283,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
             }
             next += 1;
         }
-        // The CPU executes nothing past the fence until the loads before it have returned, so it comes after the list.
+        // The CPU executes nothing past the fence until earlier loads have returned, so the fence comes after the list.
         if first == 0 {
             fence::before_read();
         }
@@ -310,8 +310,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
     }
 }
 
-/// Loads blocks to the places that have their addresses, `TURN` in a turn of the loop, in each the first blocks of lines
-/// first.
+/// Loads blocks to the places that have their addresses, `TURN` blocks in a turn of the loop. A turn loads the first
+/// block of each line, then the second block of each line, and so on.
 ///
 /// # Safety
 /// The contract of `Instructions`, for `count` blocks.

@@ -1,4 +1,4 @@
-//! The copies themselves, a function per mapping type and direction, each with its fences.
+//! The routines that move the bytes of a copy in either direction, and the fences around them.
 //!
 //! A copy runs down through these files in one direction:
 //!
@@ -15,21 +15,19 @@
 //!
 //! The rules, whatever the routine:
 //!
-//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte line, except
-//!   small writes of a batch on x86-64, whose stores may be unaligned. It is never touched through a
-//!   reference, because the GPU may change it at any time. Cached mappings take any access, and so the C
-//!   library's `memcpy`.
-//! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width, so
-//!   callers try `write_word` and `read_word` first.
-//! - A write stores every byte once and nothing outside its range. It is a release, so it comes after
-//!   the thread's earlier loads and stores, and before its later stores. Nothing holds it back on
-//!   return.
-//! - A read is an acquire, so it comes before the thread's later loads and stores, and after its
-//!   earlier reads. It returns data no older than the start of the call. It may load whole lines
-//!   around its range. One uncached load costs a microsecond whatever its width, so loads are wide and
-//!   few, and overlap.
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte cache line. Only small
+//!   writes of a batch on x86-64 may use unaligned stores. Device memory is never touched through a reference, because
+//!   the GPU may change it at any time. Cached mappings allow any access, so they are copied by the C library's
+//!   `memcpy`.
+//! - A copy of 1, 2, 4 or 8 bytes that is naturally aligned on the device side is one access of that width. So callers
+//!   try `write_word` and `read_word` first.
+//! - A write stores every byte once and nothing outside its range. It is a release, so it comes after the thread's
+//!   earlier loads and stores, and before its later stores. When it returns, nothing holds its stores back.
+//! - A read is an acquire, so it comes before the thread's later loads and stores, and after its earlier reads. It
+//!   returns data no older than the start of the call. It may load whole cache lines around its range. One uncached
+//!   load costs a microsecond whatever its width, so loads are wide and few, and overlap.
 //!
-//! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
+//! The module `fence` of each architecture states which instructions ensure these orders there, and how far.
 
 mod access;
 mod arch;
@@ -56,7 +54,7 @@ use routine::{MEMCPY, memcpy};
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
 ///
-/// Returns false, with nothing done, if the copy is no such word.
+/// Returns false, and does nothing, if the copy is not such a word.
 ///
 /// # Safety
 /// The contract of [`write()`].
@@ -75,7 +73,7 @@ pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes of a mapping of any type, by one load.
 ///
-/// Returns false, with nothing done, if the copy is no such word.
+/// Returns false, and does nothing, if the copy is not such a word.
 ///
 /// # Safety
 /// The contract of [`read`].
@@ -96,8 +94,8 @@ pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
 ///
 /// # Safety
 /// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
-/// overlap. The routine must suit the mapping's type. The CPU must run it, and [`best`], [`find`] and [`supported`]
-/// return no other.
+/// overlap. The routine must suit the mapping's type. The CPU must run it; [`best`], [`find`] and [`supported`] only
+/// return such routines.
 #[inline(always)]
 pub unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     fence::before_write();
@@ -119,7 +117,7 @@ pub unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) 
     fence::after_read();
 }
 
-/// The routine for mappings of device memory type, by naturally aligned accesses of at most 8 bytes.
+/// The routine for mappings of device memory type. It makes naturally aligned accesses of at most 8 bytes.
 pub static DEVICE: Routine = portable::ROUTINE;
 
 /// The routine for cached mappings.

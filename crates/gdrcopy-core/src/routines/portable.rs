@@ -1,5 +1,4 @@
-//! Plain loads and stores of at most 8 bytes. They run on every CPU, and suit memory that takes
-//! no wider access.
+//! Copies by plain loads and stores of at most 8 bytes, which run on every CPU and suit every kind of memory.
 
 use super::instructions::Instructions;
 use super::routine::{BlockFn, CopyFn, Routine};

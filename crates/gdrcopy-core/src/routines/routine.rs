@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-/// Bytes of one cache line, the largest unit that crosses PCIe undivided.
+/// The size of a cache line in bytes, the largest unit that crosses PCIe undivided.
 pub(super) const LINE: usize = 64;
 
 /// Copies `len` bytes from `src` to `dst`.
@@ -19,13 +19,13 @@ pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 /// CPU must have the instructions.
 pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 
-/// The copy functions for write-combining mappings that use one instruction set.
+/// The copy functions that use one instruction set.
 #[derive(Debug)]
 pub struct Routine {
     /// The routine's name in `GDRCOPY_ISA`.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
-    /// `write` of a batch, whose stores may be unaligned (see the rules of `routines`).
+    /// `write` for a batch. Its stores may be unaligned (see the rules of `routines`).
     pub(crate) write_one: CopyFn,
     pub(crate) read: CopyFn,
 }
@@ -33,9 +33,9 @@ pub struct Routine {
 /// One of many copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// Writable for `len` bytes.
+    /// The destination, writable for `len` bytes.
     pub dst: *mut u8,
-    /// Readable for `len` bytes; a mapping as for [`read`](super::read).
+    /// The source, readable for `len` bytes; if it is a mapping, as for [`read`](super::read).
     pub src: *const u8,
     /// The number of bytes.
     pub len: usize,
@@ -54,7 +54,7 @@ pub const FIRST: &str = "first";
 /// The name of the routine for cached mappings.
 pub(super) const MEMCPY: &str = "memcpy";
 
-/// The C library's memcpy.
+/// Copies by the C library's memcpy.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.

@@ -1,10 +1,10 @@
 //! What many copies have in common.
 
-/// Three numbers that describe a copy, of which the first is an offset.
+/// Three numbers that describe a copy. The first is its offset.
 pub(super) type Fields = [usize; 3];
 
-/// Returns the number of copies that it has checked, from the first on, and the bits of their offsets; `None` if a number
-/// is below its lowest or above its highest. Numbers above `isize::MAX` are below any.
+/// Checks copies, from the first on. Returns the number of those that it has checked, and the bitwise or of their
+/// offsets; `None` if a field is below its lowest or above its highest value. Fields above `isize::MAX` are below any.
 ///
 /// # Safety
 /// The CPU must have the instructions.
@@ -15,7 +15,7 @@ pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields)
 pub struct Shape {
     /// The size of each item in bytes; 0 if sizes differ.
     pub(super) len: usize,
-    /// The device addresses of all items, or-ed.
+    /// The bitwise or of the device addresses of all items.
     pub(super) addresses: usize,
 }
 
@@ -23,13 +23,13 @@ impl Shape {
     /// The shape of copies that have nothing in common.
     pub const MIXED: Shape = Shape { len: 0, addresses: 0 };
 
-    /// The shape of copies of `len` bytes each. `addresses` is the bitwise or of their device addresses.
+    /// Returns the shape of copies of `len` bytes each. `addresses` is the bitwise or of their device addresses.
     #[inline(always)]
     pub fn new(len: usize, addresses: usize) -> Shape {
         Shape { len, addresses }
     }
 
-    /// Returns whether all are blocks of `len` bytes, a power of two, aligned to that on the device side.
+    /// Returns whether all copies have `len` bytes, a power of two, and are aligned to that on the device side.
     #[inline(always)]
     pub(super) fn is(self, len: usize) -> bool {
         self.len == len && self.addresses & (len - 1) == 0
@@ -38,7 +38,7 @@ impl Shape {
 
 /// A shape, or a value that finds one.
 pub trait Shaped: Copy {
-    /// The shape of all `count` copies; `None` if none of them is to be made.
+    /// Returns the shape of all `count` copies; `None` if no copy is to be made.
     ///
     /// # Safety
     /// The CPU must have the instructions of `check`.
@@ -55,18 +55,19 @@ impl Shaped for Shape {
 /// Copies that should have one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike<'a> {
-    /// The offset, host address and size of each.
+    /// The offset, host address and size of each copy.
     pub copies: &'a [[usize; 3]],
-    /// The device address from which offsets count.
+    /// The device address of offset 0.
     pub start: usize,
-    /// The size of each, at most `isize::MAX`.
+    /// The size that each copy should have, at most `isize::MAX`.
     pub size: usize,
-    /// The largest offset where such a copy is inside the mapping, at most `isize::MAX`.
+    /// The largest offset at which a copy of that size is inside the mapping, at most `isize::MAX`.
     pub last: usize,
 }
 
 impl Shaped for Alike<'_> {
-    /// `None` if sizes differ, a copy is not inside, or has no host address, or a strange one.
+    /// Returns `None` if a copy has another size, is not inside the mapping, or has no host address. May also do so if
+    /// a host address is above `isize::MAX`.
     #[inline(always)]
     unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
         let lowest = [0, 1, self.size];

@@ -1,8 +1,8 @@
-//! Stores to device memory, into which every copy routine cuts a write.
+//! Cuts the writes of all copy routines into stores to device memory.
 //!
-//! A write climbs a ladder of naturally aligned stores, each twice as wide, up to the alignment of the
-//! routine's widest store. It runs on with that, and climbs down again. No store straddles a line, and each
-//! byte is stored once.
+//! A write climbs from narrow to wider stores, all naturally aligned, until it is aligned to the routine's widest
+//! store. It goes on with that, and descends to narrower stores at the end. Each byte is stored once, and no store
+//! straddles a cache line, except in small writes of a batch (`unaligned`).
 
 use super::access::{self, copy_word, is_word};
 use super::routine::{BlockFn, CopyFn, LINE};
@@ -10,10 +10,10 @@ use super::routine::{BlockFn, CopyFn, LINE};
 /// The stores of 1, 2, 4 and 8 bytes.
 pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, word::<u64>];
 
-/// One store of a naturally aligned word of 1, 2, 4 or 8 bytes; everything else by `write`.
+/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes by one store, and everything else by `write`.
 ///
 /// # Safety
-/// The contract of [`super::write`], for a routine whose function this is.
+/// The contract of [`super::write`], for the routine that has the function `write`.
 #[inline(always)]
 pub(super) unsafe fn word_or(write: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
@@ -26,7 +26,7 @@ pub(super) unsafe fn word_or(write: CopyFn, dst: *mut u8, src: *const u8, len: u
     }
 }
 
-/// One store of a `T` that the compiler neither splits, merges nor drops.
+/// Copies a `T` by one store that the compiler neither splits, merges nor drops.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for one `T`, and `dst` aligned to its size.
@@ -37,7 +37,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     unsafe { access::store(dst.cast::<T>(), src.cast::<T>().read_unaligned()) }
 }
 
-/// Stores the line `dst` in `W`s.
+/// Copies a cache line by stores of a `W`.
 ///
 /// # Safety
 /// The contract of [`block`].
@@ -47,7 +47,7 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
     unsafe { block::<W, LINE>(dst, src) }
 }
 
-/// Stores `N` bytes in `W`s.
+/// Copies `N` bytes by stores of a `W`.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `N` bytes, and `dst` aligned to `W`.
@@ -87,11 +87,11 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     }
 }
 
-/// One of many writes: by [`unaligned`] up to two lines, else by `write`. `H` is as in [`by_line`].
+/// Makes one of many writes: by [`unaligned`] up to two lines, else by `write`. `H` is as in [`by_line`].
 ///
 /// # Safety
-/// The contract of [`super::write`], for a routine whose function this is.
-#[cfg(target_arch = "x86_64")] // The others write batches by aligned stores.
+/// The contract of [`super::write`], for the routine that has the function `write`.
+#[cfg(target_arch = "x86_64")] // Other architectures write batches by aligned stores.
 #[inline(always)]
 pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -108,11 +108,11 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
 const TWO_LINES: usize = 2 * LINE;
 
 /// Copies at most two lines by stores of at most one `W`, which need not be aligned, the widest first. `H` is as in
-/// [`by_line`]. One that straddles a line is two for the CPU, which costs less than two instructions.
+/// [`by_line`]. The CPU makes two stores of one that straddles a cache line, which takes less than two instructions.
 ///
 /// # Safety
 /// The contract of [`super::write`].
-#[cfg(target_arch = "x86_64")] // The others write batches by aligned stores.
+#[cfg(target_arch = "x86_64")] // Other architectures write batches by aligned stores.
 #[inline(always)]
 pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
     let mut rest = Rest { dst, src, len };
@@ -139,8 +139,8 @@ struct Rest {
 }
 
 impl Rest {
-    /// Stores until `dst` is aligned to `boundary`, in `W`s and the smaller words that lead up to
-    /// one. Stops short where the next store would be longer than the rest.
+    /// Makes stores of smaller words, and then of `W`s, until `dst` is aligned to `boundary`, or the next store would
+    /// be longer than the rest.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
         // SAFETY: each step stays inside the rest; the smaller words leave `dst` aligned to `W`,
@@ -157,7 +157,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T`, which is smaller than `W`, if `dst` is not aligned to two `T`.
+    /// Stores a `T` if it is smaller than `W`, the rest holds one, and `dst` is not aligned to two `T`.
     #[inline(always)]
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
@@ -168,8 +168,8 @@ impl Rest {
         }
     }
 
-    /// Stores all of the rest, in `W`s and then smaller words. As `climb` leaves it, `dst` must be aligned to
-    /// `W`, or to a word longer than the rest.
+    /// Stores all of the rest, by `W`s and then smaller words. `dst` must be aligned to `W`, or to a word longer than
+    /// the rest, as `climb` leaves it.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
@@ -185,7 +185,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T`, which is smaller than `W`, if the remaining bytes are enough.
+    /// Stores a `T` if it is smaller than `W`, and the rest holds one.
     #[inline(always)]
     unsafe fn descend_by<T, W>(&mut self) {
         if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {

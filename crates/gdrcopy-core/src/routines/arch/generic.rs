@@ -1,11 +1,11 @@
-//! Fallback for architectures without specialized routines.
+//! The routine and the fences for architectures without specialized routines.
 
 use crate::routines::instructions::Work;
 use crate::routines::portable;
 use crate::routines::routine::{Item, Routine};
 use crate::routines::shape::Shaped;
 
-/// The routines, best first.
+/// Returns the routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }

@@ -1,26 +1,26 @@
 //! The fences of AArch64.
 //!
-//! Normal memory orders nothing by itself, whatever its cacheability. Every order is a DMB, for the
-//! full system, since the GPU is outside of every smaller shareability domain.
+//! Normal memory orders nothing by itself, whatever its cacheability. So every order takes a DMB, for the full system,
+//! because the GPU is outside of every smaller shareability domain.
 
 use core::arch::asm;
 
-/// Makes the loads of a read fresh, and later than those of all reads before it. DMB LD would do
-/// for the second; DMB SY also keeps them after the stores that the GPU may be answering.
+/// Makes the loads of a read fresh, and orders them after those of all earlier reads. DMB LD would do for the order.
+/// DMB SY also keeps the loads after the thread's earlier stores, which the GPU may be answering.
 #[inline(always)]
 pub fn before_read() {
     full();
 }
 
-/// Makes a read an acquire, so its loads come before every later load and store of the thread.
+/// Makes a read an acquire, so that its loads come before every later load and store of the thread.
 #[inline(always)]
 pub fn after_read() {
     // SAFETY: DMB touches neither memory, registers nor flags.
     unsafe { asm!("dmb ld", options(nostack, preserves_flags)) }
 }
 
-/// Makes a write a release, so its stores come after every earlier load and store of the thread. DMB
-/// ST would let them pass the loads.
+/// Makes a write a release, so that its stores come after every earlier load and store of the thread. DMB ST would let
+/// the stores pass earlier loads.
 #[inline(always)]
 pub fn before_write() {
     full();
@@ -28,18 +28,17 @@ pub fn before_write() {
 
 /// Orders the stores of a write before every later store, and pushes them out.
 ///
-/// DMB orders but does not push, and a CPU may hold Normal-NC stores back to merge them with later
-/// ones. DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take it for a NOP and keep the
-/// stores for as long as their buffers do. DSB ST would push on those too, but stalls the thread
-/// until the stores have completed. That is a round trip for each flag, on cached mappings as well,
-/// where nothing is held back.
+/// DMB orders but does not push, and a CPU may hold Normal-NC stores back to merge them with later stores. The hint
+/// DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take DGH for a NOP and keep the stores for as long as
+/// their buffers do. DSB ST would push on those CPUs too, but stalls the thread until the stores have completed. The
+/// stall is a round trip for each flag, even on cached mappings, where nothing is held back.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: DMB and HINT touch neither memory, registers nor flags.
     unsafe { asm!("dmb st", "hint #6", options(nostack, preserves_flags)) }
 }
 
-/// Orders all loads and stores before it against all after it.
+/// Orders all earlier loads and stores of the thread before all later ones.
 #[inline(always)]
 pub fn full() {
     // SAFETY: DMB touches neither memory, registers nor flags.

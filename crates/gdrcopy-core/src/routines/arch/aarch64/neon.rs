@@ -1,4 +1,4 @@
-//! NEON: whole lines in four vector registers, loaded and stored in pairs of 32 bytes.
+//! Copies whole lines by four vector registers of NEON, which are loaded and stored in pairs of 32 bytes.
 
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;

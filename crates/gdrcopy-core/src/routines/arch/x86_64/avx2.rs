@@ -1,4 +1,4 @@
-//! AVX2: 32-byte streaming loads, plain stores.
+//! Copies by 32-byte streaming loads of AVX2, and plain stores.
 //!
 //! # Safety
 //! The functions need a CPU with AVX2, and an operating system that saves the YMM registers.

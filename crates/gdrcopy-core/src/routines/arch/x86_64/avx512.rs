@@ -1,4 +1,4 @@
-//! AVX-512: streaming loads and plain stores of whole lines.
+//! Copies by AVX-512's streaming loads and plain stores of whole lines.
 //!
 //! # Safety
 //! The functions need a CPU with AVX-512 F and BW, and an operating system that saves the ZMM and
@@ -61,7 +61,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
     unsafe { stores::line::<__m512i>(dst, src) }
 }
 
-/// Writes by a few wide stores, the last of them under a mask.
+/// Writes up to 256 bytes by a few wide stores, the last of which may be masked, and more bytes by [`write`].
 ///
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `write`.
@@ -76,7 +76,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
         if len.wrapping_sub(1) >= LARGEST_UNALIGNED {
             return write(dst, src, len);
         }
-        // Without a loop, which the compiler would unroll, and each turn would count.
+        // This is not a loop, because the compiler would unroll it, and each turn would take instructions to count.
         let mut at = 0;
         if len > 2 * LINE {
             copy_unaligned(dst, src);
@@ -102,10 +102,11 @@ unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
     unsafe { _mm512_storeu_si512(dst.cast(), _mm512_loadu_si512(src.cast())) }
 }
 
-/// Bytes of the longest writes whose stores may straddle lines. The CPU makes two stores of each.
+/// The size in bytes of the longest writes by stores that may straddle lines. The CPU splits such a store in two.
 const LARGEST_UNALIGNED: usize = 4 * LINE;
 
-/// Writes 1 to 64 bytes by one store, which may reach into the next line.
+/// Writes 1 to 64 bytes by one masked store, which may reach into the next line. Only if the load or the store would
+/// cross a page, writes them as [`write`].
 ///
 /// # Safety
 /// The contract of [`write_one`].
@@ -122,13 +123,13 @@ unsafe fn write_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Has the bit of [`SMALLEST_PAGE`] where [`crosses_page`].
+/// Returns a number that has the bit of [`SMALLEST_PAGE`] if [`crosses_page`] is true.
 #[inline]
 fn change_of_page(address: *const u8) -> usize {
     address.addr() ^ address.addr().wrapping_add(LINE - 1)
 }
 
-/// [`write`], out of line.
+/// Does as [`write`], out of line.
 ///
 /// # Safety
 /// The contract of [`write`].
@@ -151,7 +152,7 @@ unsafe fn copy_masked(dst: *mut u8, src: *const u8, mask: u64) {
     unsafe { _mm512_mask_storeu_epi8(dst.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
 }
 
-/// Checks eight copies at a time, in three registers, if there are that many.
+/// Checks eight copies at a time, in three registers, and leaves the last copies, fewer than eight, to the caller.
 ///
 /// # Safety
 /// Needs AVX-512 F.
@@ -162,7 +163,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// The lanes of the first fields in each register. In another register the other fields are in these lanes.
+    /// For each register, a mask of its lanes with first fields. Third fields are in the lanes of the previous mask.
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -172,7 +173,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
         })
     };
     let (lowest, highest) = (registers(lowest), registers(highest));
-    // The sign of one is set where a field is out of its range.
+    // The sign of a lane is set if a field in it is out of its range.
     let mut outside = _mm512_setzero_si512();
     let mut bits = [outside; 3];
     for eight in eights {
@@ -192,15 +193,15 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     Some((8 * eights.len(), offsets as usize))
 }
 
-/// Lines that are loaded before the first of them is stored. One core keeps that number in flight.
+/// The number of lines that are loaded before the first of them is stored. One core keeps that number in flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
 ///
-/// Loads and stores share the same buffers. A store whose line is in no near cache delays the loads after it by
-/// a whole round trip. So from the second batch on, the lines to store to are fetched before the next loads are
-/// issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. The first batch does not need
-/// it, because its stores may complete after the call.
+/// Loads and stores share the same buffers. A store to a cache line that is in no near cache delays the loads after it
+/// by a whole round trip. So from the second batch on, the cache lines to store to are fetched before the next loads
+/// are issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. The first batch does not need
+/// this, because its stores may complete after the call.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `read`.
@@ -213,7 +214,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 
     // SAFETY: head, batches, lines and tail make up the range of this function's contract.
     unsafe {
-        // Calls that end this function, so it keeps no stack frame.
+        // The calls by stack are tail calls, so that this function keeps no stack frame.
         if head > 0 && crosses_page(dst.wrapping_sub(src.addr() % LINE)) {
             return read_head_by_stack(dst, src, len, head);
         }
@@ -253,8 +254,7 @@ unsafe fn copy_batch(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Fetches the lines of the batch at `dst`, which is about to be stored. The address may be invalid, since this
-/// never faults.
+/// Fetches the cache lines of the batch at `dst`, because it is about to be stored. The address may be invalid.
 #[inline]
 fn fetch_for_stores(dst: *const u8) {
     for n in 0..BATCH {
@@ -302,7 +302,7 @@ fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// [`read`] of a range whose first `head` bytes, up to a line, must not be stored under a mask.
+/// Does as [`read`], but stores the first `head` bytes, up to a line, without a mask.
 ///
 /// # Safety
 /// The contract of [`read`].
@@ -316,7 +316,7 @@ unsafe fn read_head_by_stack(dst: *mut u8, src: *const u8, len: usize, head: usi
     }
 }
 
-/// [`copy_part`] without a masked store.
+/// Does as [`copy_part`], without a masked store.
 ///
 /// # Safety
 /// The contract of [`copy_part`].

@@ -1,18 +1,17 @@
 //! The fences of x86-64.
 //!
-//! The CPU's own order is promised for write-back (WB) memory only. By it, loads are not reordered
-//! with loads, stores with stores, nor stores with earlier loads. Write-combining (WC) stores are
-//! gathered in buffers of their own and pass each other; WC loads may run ahead of their turn.
+//! The manuals promise an order for write-back (WB) memory only: loads are not reordered with loads, stores with
+//! stores, nor stores with earlier loads. Write-combining (WC) stores are gathered in buffers of their own and pass
+//! each other; WC loads may run ahead of their turn.
 
 use core::arch::asm;
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// Makes the loads of a read fresh, and later than those of all reads before it.
+/// Makes the loads of a read fresh, and orders them after those of all earlier reads.
 ///
-/// MFENCE, as Intel's manual asks for where another agent writes memory that is read by streaming
-/// loads. LFENCE orders them too, some 10 ns of 1,000 faster, but leaves the buffers of streaming
-/// loads filled. A loop of 32-byte streaming loads and LFENCE read the same old line 20,000 times in
-/// 8 ns each while the GPU was writing it.
+/// Intel's manual asks for MFENCE if another agent writes memory that is read by streaming loads. LFENCE orders them
+/// too, and takes some 10 ns less of 1,000 ns, but leaves the buffers of streaming loads filled. A loop of 32-byte
+/// streaming loads and LFENCE read the same old cache line 20,000 times in 8 ns each while the GPU was writing it.
 #[inline(always)]
 pub fn before_read() {
     full();
@@ -20,10 +19,10 @@ pub fn before_read() {
 
 /// Makes a read an acquire, without an instruction.
 ///
-/// Later stores leave the CPU after they have retired, and so after the loads of the read have
-/// returned. Later loads from WB memory may run early, but retire in order and are repeated if their
-/// line is taken away before. Later loads through a WC mapping's own pointer are not. They come
-/// after the read only if the fence of another read, or an MFENCE, comes between.
+/// Later stores leave the CPU after they have retired, and so after the loads of the read have returned. Later loads
+/// from WB memory may run early, but retire in order and are repeated if their cache line is taken away before. Later
+/// loads through a WC mapping's own pointer are not repeated. They come after the read only if the fence of another
+/// read, or an MFENCE, comes between.
 #[inline(always)]
 pub fn after_read() {
     compiler_fence(Ordering::Acquire);
@@ -31,29 +30,28 @@ pub fn after_read() {
 
 /// Makes a write a release, without an instruction.
 ///
-/// The manuals promise that SFENCE makes every store before it visible before any store after it,
-/// whatever their memory types. So all stores up to the end of the thread's previous write, WB and
-/// WC, come before the stores of this one. The SFENCE of this one puts those and all WB stores in
-/// between before every later store.
+/// The manuals promise that SFENCE makes every store before it visible before any store after it, whatever their memory
+/// types. So all stores up to the end of the thread's previous write, WB and WC, come before the stores of this write.
+/// The SFENCE of this write puts its own stores, and all WB stores since the previous write, before every later store.
 ///
-/// They do not promise that the WB stores since the last SFENCE come before the WC stores of this
-/// write. That rests on the store buffer, which stores leave in program order. A WB store is in the
-/// cache, where the GPU's coherent reads find it, before a later WC store enters the WC
-/// buffer. Earlier loads have returned before any later store leaves.
+/// The manuals do not promise that the WB stores since the last SFENCE come before the WC stores of this write. That
+/// order rests on the store buffer, which stores leave in program order. A WB store is in the cache, where the GPU's
+/// coherent reads find it, before a later WC store enters the WC buffer. Earlier loads have returned before any later
+/// store leaves.
 #[inline(always)]
 pub fn before_write() {
     compiler_fence(Ordering::Release);
 }
 
-/// Pushes out the stores of a write. Those to a write-combining mapping are otherwise held back, and
-/// pass each other. The CPU does not wait for it, where measured, but its later stores do.
+/// Pushes out the stores of a write. Without this, stores to a write-combining mapping are held back, and pass each
+/// other. As far as measured, the CPU executes on past SFENCE, but its later stores wait.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: SFENCE is part of x86-64 and touches neither memory, registers nor flags.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) }
 }
 
-/// Orders all loads and stores before it against all after it.
+/// Orders all earlier loads and stores of the thread before all later ones.
 #[inline(always)]
 pub fn full() {
     // SAFETY: MFENCE is part of x86-64 and touches neither memory, registers nor flags.

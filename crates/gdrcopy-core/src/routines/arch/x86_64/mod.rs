@@ -1,15 +1,15 @@
-//! x86-64: the routines, best first.
+//! The routines and the fences of x86-64.
 //!
-//! The order is measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined). AVX-512 reads 64
-//! KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67. Plain loads never overlap and reach 0.06. Bursts of small
+//! The order of the routines was measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined). AVX-512
+//! reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67. Plain loads never overlap and reach 0.06. Bursts of small
 //! writes differ by several times, large writes by a few percent.
 //!
-//! Only Intel's AVX-512 was measured. AMD's splits each 64-byte load into two on Zen 4. The effect on reads
-//! of write-combining memory has not been measured, so other CPUs get AVX2 unless asked.
+//! Only Intel's AVX-512 was measured. AMD's Zen 4 splits each 64-byte load into two. The effect on reads of
+//! write-combining memory was not measured, so CPUs of other makers get AVX2 unless AVX-512 is asked for.
 //!
-//! Stores are plain ones. The mapping's type makes the CPU combine them, as it would non-temporal ones, so
-//! large copies run at the same rate with either. In a burst of small writes the CPU accepts more plain
-//! stores before it stalls. 16 writes of 256 bytes took 24 ns each, not 90.
+//! Stores are plain. The mapping's type makes the CPU combine them like non-temporal stores, so large copies run at the
+//! same rate with either. In a burst of small writes, the CPU accepts more plain stores before it stalls: 16 writes of
+//! 256 bytes took 24 ns each by plain stores, and 90 ns by non-temporal stores.
 
 mod avx2;
 mod avx512;
@@ -33,11 +33,11 @@ static AVX2: Routine = Routine { name: "avx2", write: avx2::write, write_one: av
 
 static SSE41: Routine = Routine { name: "sse41", write: sse41::write, write_one: sse41::write_one, read: sse41::read };
 
-/// The instruction sets that routines need.
+/// The properties of a CPU that decide which routines it gets.
 struct Cpu {
     sse41: bool,
     avx2: bool,
-    /// AVX-512 F and BW.
+    /// True if the CPU has AVX-512 F and BW.
     avx512: bool,
     /// True if Intel made the CPU.
     intel: bool,
@@ -55,7 +55,7 @@ impl Cpu {
     }
 }
 
-/// The maker's name, in parts.
+/// Returns the name of the CPU's maker, in parts.
 #[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
 fn maker() -> [[u8; 4]; 3] {
     // SAFETY: every x86-64 CPU has CPUID.
@@ -63,7 +63,7 @@ fn maker() -> [[u8; 4]; 3] {
     [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes)
 }
 
-/// The routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
+/// Returns the routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     supported_by(&Cpu::detect())
 }

@@ -1,4 +1,4 @@
-//! SSE4.1: 16-byte streaming loads, plain stores.
+//! Copies by 16-byte streaming loads of SSE4.1, and plain stores.
 //!
 //! # Safety
 //! The functions need a CPU with SSE4.1.
