@@ -129,13 +129,11 @@ fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
 }
 
 fn export_pages(driver: &Driver, place: &Place, pages: &Range<u64>, over_pcie: bool) -> Result<OwnedFd> {
-    let fd = match driver.export(place, pages.start, len_of(pages), over_pcie) {
-        Ok(fd) => fd,
-        Err(error) => {
-            check_descriptors()?;
-            return Err(error);
-        }
-    };
+    let exported = driver.export(place, pages.start, len_of(pages), over_pcie);
+    if exported.is_err() {
+        check_descriptors()?;
+    }
+    let fd = exported?;
     // Some drivers set this flag, others do not.
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::no_descriptor)?;
     Ok(fd)
