@@ -53,27 +53,14 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
                 // SAFETY: the ranges are inside two arenas, which are whole lines.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };
 
-                if let Err(fault) = compare(&dst.0, start, &src.0[GUARD + from..][..len]) {
-                    panic!("{name}: {len} bytes from alignment {from} to {to}: {fault}");
-                }
-                dst.0[start..start + len].fill(POISON);
+                let case = format_args!("{name}: {len} bytes from alignment {from} to {to}");
+                let end = start + len;
+                assert!(dst.0[start..end] == src.0[GUARD + from..][..len], "{case}: wrong bytes");
+                assert!(dst.0[start - GUARD..start] == [POISON; GUARD], "{case}: bytes before it changed");
+                assert!(dst.0[end..end + GUARD] == [POISON; GUARD], "{case}: bytes after it changed");
+                dst.0[start..end].fill(POISON);
             }
         }
     }
     assert!(dst.0 == [POISON; ROOM], "{name}: a copy wrote far outside its range");
-}
-
-/// Compares the bytes from `start` on with what a copy must have written there, and the guard bytes with `POISON`.
-fn compare(dst: &[u8; ROOM], start: usize, expected: &[u8]) -> Result<(), &'static str> {
-    let end = start + expected.len();
-    if dst[start..end] != *expected {
-        return Err("wrong bytes");
-    }
-    if dst[start - GUARD..start] != [POISON; GUARD] {
-        return Err("bytes before it changed");
-    }
-    if dst[end..end + GUARD] != [POISON; GUARD] {
-        return Err("bytes after it changed");
-    }
-    Ok(())
 }

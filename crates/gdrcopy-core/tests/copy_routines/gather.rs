@@ -163,20 +163,19 @@ pub(crate) fn check_fields(routine: &Routine) {
         [0, host.addr(), LEN - 1],
         [0, host.addr(), usize::MAX],
     ];
+    let are_made = |copies: &[[usize; 3]]| {
+        let shape = Alike { copies, start: device.addr(), size: LEN, last: LAST };
+        // SAFETY: copies that are valid lie in the arena and in the host's bytes.
+        unsafe { write_and_read(routine, shape, device, host) }
+    };
     for count in [1, 2, 7, 8, 9, 31, 32, 33, 47] {
         let mut copies: Vec<[usize; 3]> = (0..count).map(|n| valid[n % 3]).collect();
-        let shape = Alike { copies: &copies, start: device.addr(), size: LEN, last: LAST };
-        // SAFETY: the copies lie in the arena and in the host's bytes.
-        let are_made = unsafe { write_and_read(routine, shape, device, host) };
-        assert_eq!(are_made, [true; 2], "{}: {count} copies", routine.name());
+        assert_eq!(are_made(&copies), [true; 2], "{}: {count} copies", routine.name());
         for at in 0..count {
             for fields in refused {
                 let kept = copies[at];
                 copies[at] = fields;
-                let shape = Alike { copies: &copies, start: device.addr(), size: LEN, last: LAST };
-                // SAFETY: as above, for those that are valid.
-                let are_made = unsafe { write_and_read(routine, shape, device, host) };
-                assert_eq!(are_made, [false; 2], "{}: {fields:?} at {at} of {count}", routine.name());
+                assert_eq!(are_made(&copies), [false; 2], "{}: {fields:?} at {at} of {count}", routine.name());
                 copies[at] = kept;
             }
         }

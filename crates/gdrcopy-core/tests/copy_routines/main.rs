@@ -48,8 +48,7 @@ fn many_copies_with_a_wrong_field_are_refused() {
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(miri, ignore = "Miri has no signals")]
 fn every_access_is_natural_once_and_fenced() {
-    trace::check(&bytes::alignments());
-    trace::check_gathers();
+    trace::check();
     // These are in one test, because signal handlers are the process's.
     fences::check();
     masked::check();

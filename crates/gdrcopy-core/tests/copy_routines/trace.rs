@@ -100,12 +100,8 @@ impl Trace {
 
     /// The starts of the accesses, none of which may be a store.
     fn loads(&self, case: Arguments) -> Vec<usize> {
-        let mut loads = Vec::new();
-        for access in &self.accesses {
-            assert!(access.stored.is_empty(), "{case}: a store");
-            loads.push(access.at);
-        }
-        loads
+        assert_eq!(self.stored_bytes(), 0, "{case}: a store");
+        self.accesses.iter().map(|access| access.at).collect()
     }
 
     fn stored_bytes(&self) -> usize {
@@ -145,29 +141,17 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Traces copies of many sizes from and to all alignments. A cached mapping may be accessed in any way.
-pub(crate) fn check(alignments: &[usize]) {
+/// Traces copies of many sizes from and to all alignments, and gathers and batches of two items. A cached mapping may be
+/// accessed in any way.
+pub(crate) fn check() {
     handle(SIGSEGV, on_fault);
     handle(SIGTRAP, on_step);
     let page = LonePage::new();
     for routine in routines::supported() {
-        for &at in alignments {
+        for at in bytes::alignments() {
             for len in 0..=MAX_LEN {
                 check_write(routine, &page, LINE + at, len);
                 check_read(routine, &page, LINE + at, len);
-            }
-        }
-    }
-}
-
-/// Traces gathers of two items of many sizes and alignments.
-pub(crate) fn check_gathers() {
-    handle(SIGSEGV, on_fault);
-    handle(SIGTRAP, on_step);
-    let page = LonePage::new();
-    for routine in routines::supported() {
-        for len in 0..=MAX_LEN {
-            for at in bytes::alignments() {
                 let places = [Place { at: LINE + at, len }, Place { at: 4 * LINE + at / 2, len: 9 }];
                 check_gather(routine, &page, places, Shape::MIXED);
             }
