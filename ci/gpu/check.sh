@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # ci/gpu/check.sh [BUNDLE]: runs tests on this machine's NVIDIA GPU, under gdremu's nvidia provider, without gdrdrv.
-# BUNDLE is a directory that `make gpu-bundle` made, here or on another machine (default: build/gpu). The script needs
-# no
-# compiler. At the end it prints a table. It takes some minutes on one core, GPU_CHECK_CORE (default: 4, or the last if
+# BUNDLE is a directory that `make gpu-bundle` made, here or on another machine (default: build/gpu). The script
+# needs no compiler. At the end it prints a table. It takes some minutes on one core, GPU_CHECK_CORE (default: 4, or the last if
 # there are fewer).
 set -uo pipefail
 
