@@ -1,17 +1,17 @@
-//! Copies of every size and alignment, against a byte-wise copy, with guard bytes on both sides.
+//! Compares copies of every size and alignment with a byte-wise copy, with guard bytes on both sides.
 
 use std::env;
 
 use crate::routines::Routine;
 
-/// All copies are checked up to this size; Miri takes too long for more.
+/// All sizes up to this one are checked; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Longer sizes, for several batches of lines, whole and not.
+/// Longer sizes, of several batches of lines, some with a rest.
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
-/// Bytes that must survive on either side of a copy, more than the widest store.
+/// The number of bytes on either side of a copy that must not change, more than the widest store has.
 const GUARD: usize = 128;
 const POISON: u8 = 0xff;
 const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
@@ -19,10 +19,10 @@ const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
 #[repr(align(64))]
 struct Arena([u8; ROOM]);
 
-/// Alignments where cuts differ.
+/// Alignments at which routines cut copies differently.
 const DIFFERING: [usize; 10] = [0, 1, 4, 7, 8, 16, 22, 31, 32, 63];
 
-/// All alignments to check, or in builds with debug assertions those where cuts differ.
+/// Returns the alignments to check, in builds with debug assertions only those at which cuts differ.
 pub(crate) fn alignments() -> Vec<usize> {
     if cfg!(miri) {
         vec![0, 1, 36, 63]
@@ -40,7 +40,7 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
     let mut dst = Box::new(Arena([POISON; ROOM]));
     let mut src = Box::new(Arena([0; ROOM]));
     for (at, byte) in src.0.iter_mut().enumerate() {
-        *byte = (at % 251) as u8; // It is never POISON, and the alignments do not share its period.
+        *byte = (at % 251) as u8; // The byte is never POISON, and no alignment shares the period of the bytes.
     }
 
     for len in (0..=MAX_LEN).chain(LONGER.iter().copied()) {
@@ -48,7 +48,7 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
         for &to in alignments {
             for &from in alignments {
                 let start = GUARD + to;
-                // The pointers are those of the whole arenas, since reads may load more than the range.
+                // The pointers come from the whole arenas, because reads may load more than the range.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from); // as in gather.rs
                 // SAFETY: the ranges are inside two arenas, which are whole lines.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };

@@ -1,4 +1,4 @@
-//! Copies at the edges of pages whose neighbors are inaccessible, so a stray access is a fault.
+//! Checks copies at the edges of a page between inaccessible pages, so that a stray access faults.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::{ptr, slice};
@@ -7,7 +7,7 @@ use crate::bytes::MAX_LEN;
 use crate::routines::Routine;
 use crate::subject::{read, write};
 
-// The harness for other CPUs has no crates. The numbers are those of every Linux arch tested here.
+// `tests/cross`, which includes this file, has no crates. The numbers are those of every Linux arch tested here.
 const PROT_NONE: c_int = 0;
 const PROT_READ_WRITE: c_int = 3;
 const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
@@ -43,8 +43,8 @@ impl LonePage {
         unsafe { self.map.cast::<u8>().add(PAGE) }
     }
 
-    /// The first `len` bytes of the page that lie `gap` from its start, and the last that lie
-    /// `gap` from its end.
+    /// Returns where `len` bytes begin that start `gap` bytes after the page's start, and where `len` bytes begin
+    /// that end `gap` bytes before its end.
     pub(crate) fn ends(&self, len: usize, gap: usize) -> [*mut u8; 2] {
         let start = self.start();
         // SAFETY: the lengths and gaps here are far below a page.

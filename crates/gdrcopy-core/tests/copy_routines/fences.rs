@@ -1,4 +1,4 @@
-//! The fences of each copy.
+//! Checks the fences of each copy.
 
 use gdrcopy_core::copy;
 
@@ -6,7 +6,8 @@ use crate::edges::{LonePage, PAGE};
 use crate::steps::{Event, assert_read_is_fenced, assert_write_is_fenced, stepped};
 use crate::subject::{read, routines, write};
 
-/// Every read has its fence before its loads, every write after its stores, a flush a full one after its load.
+/// Checks that every read has a fence before its loads, every write has a fence after its stores, and a flush has a
+/// full fence after its load.
 pub(crate) fn check() {
     let page = LonePage::new();
     let start = page.start();

@@ -1,14 +1,14 @@
-//! Gathers and batches of every routine. The wanted bytes arrive, and nothing else changes.
+//! Checks that gathers and batches of every routine copy the wanted bytes, and change nothing else.
 
 use crate::bytes::alignments;
 use crate::routines::{self, Alike, Item, Routine, Shape};
 
 const POISON: u8 = 0xff;
-/// Bytes that must survive on either side of an item.
+/// The number of bytes on either side of an item that must not change.
 const GUARD: usize = 64;
 const MAX_LEN: usize = if cfg!(miri) { 70 } else { 300 };
 
-/// One item, as its start in the device memory, and its bytes.
+/// An item: its offset in the device memory, and its size in bytes.
 type Place = (usize, usize);
 
 #[repr(align(64))]
@@ -17,7 +17,7 @@ struct Arena([u8; Arena::LEN]);
 impl Arena {
     const LEN: usize = 1 << 16;
 
-    /// No byte is `POISON`, and no period is one of the addresses.
+    /// Returns an arena in which no byte is `POISON`, and whose pattern has no period that addresses share.
     fn new() -> Box<Arena> {
         let mut arena = Box::new(Arena([0; Arena::LEN]));
         for (at, byte) in arena.0.iter_mut().enumerate() {
@@ -27,7 +27,7 @@ impl Arena {
     }
 }
 
-/// The shape of these places of `device`.
+/// Returns the shape of these places of `device`.
 fn shape(device: *const u8, places: &[Place]) -> Shape {
     let Some(&(_, len)) = places.first() else {
         return Shape::MIXED;
@@ -42,8 +42,8 @@ fn shape(device: *const u8, places: &[Place]) -> Shape {
     Shape::new(len, addresses)
 }
 
-/// Gathers the places from `device` to a new buffer, and checks each byte of it. Then it writes them by a batch to another
-/// device, and checks that. `case` is printed on failure.
+/// Gathers the places from `device` to a new buffer, and checks each byte of that. Then writes them to another arena by
+/// a batch, and checks each byte of that. `case` is printed on failure.
 fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignment: usize, case: &str) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
@@ -52,7 +52,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
         end += len + GUARD;
     }
     let mut host = vec![POISON; end];
-    let source = device.0.as_mut_ptr().cast_const(); // Reads of words are atomics, which Rust lets write.
+    let source = device.0.as_mut_ptr().cast_const(); // Words are read by atomics, so Rust wants memory to write to.
     let to = host.as_mut_ptr();
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
     let gathered = unsafe {
@@ -144,7 +144,7 @@ unsafe fn write_and_read(routine: &Routine, shape: Alike<'_>, device: *mut u8, h
     are_made
 }
 
-/// Batches and gathers of one size are made only if each of their fields is in its range.
+/// Checks that batches and gathers of one size are made only if each of their fields is in its range.
 pub(crate) fn check_fields(routine: &Routine) {
     const ROOM: usize = 4096;
     const LEN: usize = 8;

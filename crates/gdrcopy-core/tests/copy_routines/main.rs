@@ -1,7 +1,7 @@
-//! Every copy routine that this CPU runs, held against a byte-wise copy and against the rules for
-//! accesses to device memory.
+//! Compares every copy routine that this CPU runs with a byte-wise copy, and with the rules for accesses to device
+//! memory.
 //!
-//! Builds with debug assertions thin the alignments out, unless `GDRCOPY_TEST_ALL` is set.
+//! Builds with debug assertions check fewer alignments, unless `GDRCOPY_TEST_ALL` is set.
 
 use gdrcopy_core::routines;
 
@@ -49,7 +49,7 @@ fn many_copies_with_a_wrong_field_are_refused() {
 #[cfg_attr(miri, ignore = "Miri has no signals")]
 fn every_access_is_natural_once_and_fenced() {
     trace::check();
-    // These are in one test, because signal handlers are the process's.
+    // These checks are in one test, because signal handlers belong to the process.
     fences::check();
     masked::check();
 }

@@ -1,4 +1,4 @@
-//! Masked loads and stores of AVX-512, seen by stepping through copies one instruction at a time.
+//! Finds masked loads and stores of AVX-512 by stepping through copies one instruction at a time.
 //!
 //! A masked access that reaches into a page that is inaccessible, or was never accessed, does not
 //! fault if its mask excludes that part. But the CPU detects that in microcode, which takes far
@@ -23,8 +23,8 @@ const LINE: usize = 64;
 static IS_MASKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the context, in which RIP points to an instruction. It has six bytes at least if it
-    // begins with EVEX's first.
+    // SAFETY: the kernel passes the context, in which RIP points to an instruction. The instruction has at least six
+    // bytes if it begins with the first byte of EVEX.
     let [map, masking, opcode, operands] = unsafe {
         let next = (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
         let next = ptr::with_exposed_provenance::<u8>(next as usize);
@@ -48,16 +48,16 @@ fn is_masked(copy: impl FnOnce()) -> bool {
     IS_MASKED.load(Ordering::Relaxed)
 }
 
-/// Returns whether an access of a line's bytes at this address crosses a page.
+/// Returns whether an access of 64 bytes at this address crosses a page.
 fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// Offsets from a line of device memory, and sizes, of copies that have one part of a line.
+/// Offsets in a line of device memory, and sizes, of copies with one partial line.
 const COPIES: [(usize, usize); 7] = [(0, 3), (4, 3), (61, 3), (0, 63), (1, 63), (0, 200), (56, 200)];
 
-/// Steps through copies whose host side, and whose device side, lie at and off the edges of pages. Each has masked
-/// accesses unless they would cross one.
+/// Steps through copies at and near the edges of pages, on the host side and on the device side. Checks that a copy
+/// makes masked accesses unless they would cross a page.
 pub(crate) fn check() {
     let Some(routine) = routines::supported().find(|routine| routine.name() == "avx512") else {
         return;

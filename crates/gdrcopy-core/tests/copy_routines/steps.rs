@@ -1,7 +1,7 @@
 //! Steps through code, one instruction at a time, and notes its fences and its accesses to a range of pages.
 //!
-//! Only another agent, such as a GPU, can observe what a fence does (`c_tests/freshness.c`). Tests check by this that
-//! it is there, and on which side of the accesses to device memory. The crate gdrcopy's tests include this file.
+//! Only another agent, such as a GPU, can observe what a fence does (`c_tests/freshness.c`). So tests check that a
+//! fence is there, and on which side of the accesses to device memory. The crate gdrcopy's tests include this file.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ pub(crate) enum Event {
     FullFence,
 }
 
-/// The pages under watch; faults elsewhere are real.
+/// The address of the watched pages. Faults elsewhere are real.
 static START: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
@@ -41,7 +41,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     unsafe {
         let offset = (*info).si_addr().addr().wrapping_sub(START.load(Ordering::Relaxed));
         if offset >= LEN.load(Ordering::Relaxed) {
-            libc::signal(signal, libc::SIG_DFL); // A real fault. Let it happen again, and end us.
+            libc::signal(signal, libc::SIG_DFL); // The fault is real. It happens again, and ends the process.
             return;
         }
         EVENTS.lock().expect("one thread").push(Event::Access);
@@ -49,10 +49,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Before each instruction, closes the pages that the last one may have opened, and looks at the next.
+/// Closes the pages that the last instruction may have opened, and records the next instruction if it is a fence.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three are
-    // read only where the first says that there are more.
+    // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three bytes
+    // are read only if the first ones show that there are more.
     let event = unsafe {
         protect(PROT_NONE);
         let next = (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
@@ -72,7 +72,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a handler, which stays. At a fault that no test has made, it restores the default.
+/// Installs a handler, which stays installed until a handler of faults meets a fault that no test has made.
 pub(crate) fn handle(signal: c_int, handler: Handler) {
     // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
     unsafe {
@@ -102,7 +102,7 @@ pub(crate) fn stepped(case: &str, pages: *mut u8, len: usize, work: impl FnOnce(
     handle(SIGTRAP, on_step);
     START.store(pages.expose_provenance(), Ordering::Relaxed);
     LEN.store(len, Ordering::Relaxed);
-    // Room for all, so that the handlers allocate nothing.
+    // There is room for all events, so that the handlers allocate nothing.
     *EVENTS.lock().expect("one thread") = Vec::with_capacity(1 << 16);
     // SAFETY: the pages are the test's own; SIGTRAP is handled.
     unsafe {
@@ -115,14 +115,14 @@ pub(crate) fn stepped(case: &str, pages: *mut u8, len: usize, work: impl FnOnce(
     events
 }
 
-/// A fence comes before the first access.
+/// Checks that a fence comes before the first access.
 pub(crate) fn assert_read_is_fenced(case: &str, events: &[Event]) {
     let loads = events.iter().position(|event| *event == Event::Access).unwrap_or(0);
     let fenced = events[..loads].iter().any(|event| matches!(event, Event::LoadFence | Event::FullFence));
     assert!(fenced, "{case}: no fence in front of the loads: {events:?}");
 }
 
-/// A fence comes after the last access.
+/// Checks that a fence comes after the last access.
 pub(crate) fn assert_write_is_fenced(case: &str, events: &[Event]) {
     let stores = events.iter().rposition(|event| *event == Event::Access).unwrap_or(0);
     let fenced = events[stores..].iter().any(|event| matches!(event, Event::StoreFence | Event::FullFence));

@@ -1,9 +1,8 @@
-//! The routines under test, and copies by them. Words go first through the functions for words, as the library's callers
-//! do it.
+//! The routines under test, and copies by them. As in the library, words are copied by the functions for words.
 
 use crate::routines::{self, Routine};
 
-/// All routines of this CPU, with that for device memory, and that for cached mappings.
+/// Returns all routines of this CPU, and the routine for cached mappings.
 pub(crate) fn routines() -> impl Iterator<Item = &'static Routine> {
     routines::supported().chain([&routines::CACHED])
 }

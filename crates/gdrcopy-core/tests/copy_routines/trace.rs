@@ -24,16 +24,16 @@ const WINDOW: usize = 5 * LINE;
 const POISON: u8 = 0xff;
 const TRAP_FLAG: i64 = 1 << 8;
 
-/// The access of one instruction to the page, in offsets from its start.
+/// The access of one instruction to the page, in offsets from the page's start.
 #[derive(Clone, Debug)]
 struct Access {
-    /// The first byte at which it faulted.
+    /// The first byte at which the instruction faulted.
     at: usize,
-    /// The bytes that it changed; empty for a load.
+    /// The bytes that the instruction changed; empty for a load.
     stored: Range<usize>,
 }
 
-/// Bytes of the page.
+/// A range of bytes of the page.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: usize,
@@ -98,7 +98,7 @@ impl Trace {
         self.accesses.last_mut().expect("the access that faulted").stored = stored;
     }
 
-    /// The starts of the accesses, none of which may be a store.
+    /// Returns the starts of the accesses. Panics if one is a store.
     fn loads(&self, case: Arguments) -> Vec<usize> {
         assert_eq!(self.stored_bytes(), 0, "{case}: a store");
         self.accesses.iter().map(|access| access.at).collect()
@@ -121,7 +121,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         let trace = TRACE.load(Ordering::Relaxed);
         let fault = (*info).si_addr().addr();
         if trace.is_null() || fault.wrapping_sub((*trace).page.addr()) >= PAGE {
-            libc::signal(signal, libc::SIG_DFL); // A real fault. Let it happen again, and end us.
+            libc::signal(signal, libc::SIG_DFL); // The fault is real. It happens again, and ends the process.
             return;
         }
         let trace = &mut *trace;
@@ -141,8 +141,8 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Traces copies of many sizes from and to all alignments, and gathers and batches of two items. A cached mapping may be
-/// accessed in any way.
+/// Traces copies of many sizes from and to all alignments, and gathers and batches of two items. Leaves out the routine
+/// for cached mappings, which may access those in any way.
 pub(crate) fn check() {
     handle(SIGSEGV, on_fault);
     handle(SIGTRAP, on_step);
@@ -171,7 +171,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Each aligned block that holds bytes of an item is loaded once for that item, and nothing else is.
+/// Checks that each aligned block with bytes of an item is loaded once for that item, and nothing else is.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
@@ -191,7 +191,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Each byte is stored once, words by one store. Stores are natural, except to memory of a CPU that takes others.
+/// Checks that each byte is stored once, each word by one store, and that the portable routine's stores are natural.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();
@@ -216,7 +216,7 @@ fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Sh
     assert_eq!(trace.stored_bytes(), places[0].len + places[1].len, "{case}");
 }
 
-/// The width of a routine's loads, and of its widest stores.
+/// Returns the width of a routine's loads, and of its widest stores.
 fn width(routine: &Routine) -> usize {
     match routine.name() {
         "portable" => 8,
@@ -231,7 +231,7 @@ fn is_natural(place: Place) -> bool {
     [1, 2, 4, 8].contains(&place.len) && place.at.is_multiple_of(place.len)
 }
 
-/// The starts of the aligned blocks of `width` bytes that hold bytes of the place.
+/// Returns the starts of the aligned blocks of `width` bytes that hold bytes of the place.
 fn blocks(place: Place, width: usize) -> Vec<usize> {
     if place.len == 0 {
         return Vec::new();
@@ -239,7 +239,7 @@ fn blocks(place: Place, width: usize) -> Vec<usize> {
     (place.at - place.at % width..place.range().end).step_by(width).collect()
 }
 
-/// Each store is naturally aligned and not too wide, and each byte is stored once.
+/// Checks that each store is naturally aligned and not too wide, and each byte is stored once.
 fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let widest = width(routine);
     let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -262,7 +262,7 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Each aligned block that holds a byte of the range is loaded once, and nothing else is.
+/// Checks that each aligned block with bytes of the range is loaded once, and nothing else is.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];
