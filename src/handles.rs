@@ -291,9 +291,9 @@ fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     Some((&slots[offset / size_of::<Slot>()], slots))
 }
 
-/// In a forked child, closes its copies of the descriptors of the parent's `gdr_t` with this handle and of the pins of
-/// that, and makes their handles stale. Returns whether there was such a `gdr_t`. Touches nothing that may have been
-/// locked at the fork.
+/// In a forked child, ends the parent's `gdr_t` with this handle, and its pins: closes the child's copies of their
+/// descriptors, and makes their handles stale. Returns whether there was such a `gdr_t`. Touches nothing that may have
+/// been locked at the fork.
 pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;

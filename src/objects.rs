@@ -43,7 +43,7 @@ pub(crate) trait Kind: Sized + 'static {
     /// The argument's name in errors.
     const ARGUMENT: &'static str;
 
-    /// The holder's place for such an object.
+    /// Returns the holder's place for such an object.
     fn place(holder: &Holder) -> &Place<Self>;
     /// Returns the handle of the pin's `gdr_t`; 0 if the object is not a pin.
     fn gdr(&self) -> usize;

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 /// Logs the version and the path of the library, because several libgdrapi may be installed.
 pub(crate) fn log() {
-    // The crate gdrapi-sys, made of these sources, has a version of its own before the plus sign.
+    // In the crate gdrapi-sys, which is made of these sources, the version of the library follows a plus sign.
     let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");
     log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }

@@ -281,7 +281,7 @@ impl Arena {
         Ok(())
     }
 
-    /// The address of a step.
+    /// Returns the address of a step.
     fn step(&self, step: usize) -> NonNull<c_void> {
         let address = ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES);
         // SAFETY: the reservation does not begin at 0.
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(slots_within(0), STEP);
     }
 
-    /// The handles in the list of a `gdr_t`.
+    /// Returns the handles in the list of a `gdr_t`.
     fn pins_of(gdr: &Slot) -> Vec<usize> {
         let mut pins = Vec::new();
         let mut last = gdr;

@@ -55,7 +55,7 @@ pub struct gdr_info_v2_t {
     pub page_size: u32,
     /// The time that the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
-    /// The number of these ticks per millisecond.
+    /// The number of ticks of `tm_cycles` per millisecond.
     pub cycles_per_ms: u32,
     /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
     pub bits: c_uint,

@@ -56,7 +56,7 @@ pub enum Error {
         /// The driver in use.
         driver: Version,
     },
-    /// gdrdrv was built against `nv-p2p-dummy` in place of the GPU driver.
+    /// gdrdrv was built against `nv-p2p-dummy` instead of the GPU driver.
     #[error(
         "gdrdrv is bound to nv-p2p-dummy, so every pin fails: unload both modules (rmmod gdrdrv nv_p2p_dummy), \
          rebuild gdrdrv against the GPU driver's sources, and load it after nvidia"
@@ -202,7 +202,7 @@ pub struct OsError(Errno);
 impl OsError {
     /// Wraps the errno of a call that has just failed.
     #[cold]
-    #[inline(never)] // Callers on the path of a pin or an unmap keep fewer registers.
+    #[inline(never)] // Callers on the path of a pin or an unmap save fewer registers.
     fn new(errno: Errno) -> OsError {
         OsError(match errno {
             // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
@@ -213,7 +213,7 @@ impl OsError {
         })
     }
 
-    /// The number.
+    /// The errno value.
     pub fn errno(self) -> i32 {
         self.0 as i32
     }
@@ -222,7 +222,7 @@ impl OsError {
 /// A CUresult that is not success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct CudaError {
-    /// The number.
+    /// CUDA's number for the error.
     pub code: c_uint,
     /// CUDA's name for the error, if it has one.
     pub(crate) name: Option<&'static CStr>,
@@ -362,7 +362,7 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
     }
 }
 
-/// Names the feature that a CUDA driver before `needed` lacks.
+/// Returns the feature that a CUDA driver before `needed` lacks, and what to do.
 fn needs_cuda(needed: i32) -> &'static str {
     match needed {
         OLDEST => "GPU memory of its own needs 11.0: update it",

@@ -31,6 +31,6 @@ pub struct Options {
     pub backend: Backend,
     /// gdrdrv's device file; `/dev/gdrdrv` if `None`.
     pub device_path: Option<PathBuf>,
-    /// If true, FORCE_PCIE on a GPU that has PCIe only gives an ordinary pin, in place of an error.
+    /// If true, FORCE_PCIE on a GPU that only has PCIe makes an ordinary pin instead of failing.
     pub force_pcie_compat: bool,
 }

@@ -13,7 +13,7 @@ use crate::variables;
 
 /// From now on, prints log lines as the environment variables say.
 pub fn install() {
-    // A `Once` would not do, because a child that is forked off in the middle would wait for it.
+    // This is not a `Once`, because a child that is forked off in the middle would wait for it forever.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
         // Fails only if there is another logger, which a C library does not have.
         let _ = log::set_logger(&Stderr);

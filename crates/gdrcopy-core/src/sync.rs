@@ -11,7 +11,7 @@ use nix::sys::pthread::pthread_self;
 /// state is valid at every point where a panic can occur.
 ///
 /// Built with `--cfg gdrapi_tsan`, each lock loads what the last unlock has stored, so that ThreadSanitizer sees their
-/// order. It cannot see the slow path of the standard library's locks, which is precompiled without instrumentation.
+/// order. The slow path of the standard library's locks is precompiled without instrumentation, which hides it.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     /// The thread that has locked the mutex by [`Mutex::lock_unless_here`], or 0.
@@ -63,7 +63,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Gives access to the value that a [`Mutex`] protects, until it is dropped.
+/// Gives access to the value that a [`Mutex`] protects, and unlocks the mutex when dropped.
 pub struct Guard<'a, T> {
     thread: &'a AtomicUsize,
     inner: MutexGuard<'a, T>,

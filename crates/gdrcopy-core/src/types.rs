@@ -147,7 +147,7 @@ pub struct P2pTokens {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Attribute {
-    /// 1 if pinned memory stays alive and mapped until it is unpinned, even when it is freed before.
+    /// 1 if pinned memory stays alive and mapped until it is unpinned, even if the program frees it before.
     UsePersistentMapping = 1,
     /// 1 if [`PinFlags::FORCE_PCIE`] can work.
     SupportPinFlagForcePcie = 2,

@@ -58,10 +58,10 @@ impl fmt::Debug for dyn SourcePin {
 pub struct PinRequest {
     /// Device address of the first byte.
     pub address: u64,
-    /// The number of bytes. It may be 0 only if the driver then rounds the range out to a page.
+    /// The number of bytes. The module gdrdrv decides on 0; other backends refuse it.
     pub size: u64,
     pub flags: PinFlags,
-    /// Tokens are passed on to drivers that still look at them.
+    /// Tokens for drivers that still look at them.
     pub tokens: P2pTokens,
 }
 

@@ -108,7 +108,7 @@ pub unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len: usize)
 ///
 /// # Safety
 /// `dst` must be writable for `len` bytes, and `src` a mapping readable in all the 64-byte lines
-/// that its `len` bytes touch. The two must not overlap. The routine must suit the mapping's type, and the CPU run it.
+/// that its `len` bytes touch. The two must not overlap. The routine must suit the mapping's type and the CPU.
 #[inline(always)]
 pub unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     fence::before_read();

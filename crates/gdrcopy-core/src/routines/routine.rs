@@ -48,7 +48,7 @@ impl Routine {
     }
 }
 
-/// The name of a routine that selects the best one at the first copy.
+/// The name of the routine that selects the best routine at the first copy.
 pub const FIRST: &str = "first";
 
 /// The name of the routine for cached mappings.

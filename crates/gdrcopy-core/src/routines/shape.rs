@@ -1,4 +1,4 @@
-//! What many copies have in common.
+//! Finds the size and the alignment that many copies have in common.
 
 /// Three numbers that describe a copy. The first is its offset.
 pub(super) type Fields = [usize; 3];

@@ -27,7 +27,7 @@ use crate::types::Version;
 pub enum DeviceAttribute {
     /// The CPU and the GPU share page tables, as on a coherent platform.
     HostPageTables = 100,
-    /// Memory can be allocated and freed in the order of a stream, except on GPUs in TCC mode.
+    /// Memory can be allocated and freed in the order of a stream. GPUs in TCC mode cannot do that.
     MemoryPools = 115,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
@@ -222,7 +222,7 @@ impl Driver {
     /// Initializes CUDA in this process, unless that was done before.
     pub fn init(&self) -> Result<()> {
         if !self.is_initialized.load(Ordering::Relaxed) {
-            // SAFETY: cuInit takes flags, and none exists.
+            // SAFETY: cuInit only takes flags, and none exists.
             self.check("cuInit", unsafe { self.cu.init()?(0) })?;
             self.is_initialized.store(true, Ordering::Relaxed);
         }

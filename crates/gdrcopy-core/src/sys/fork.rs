@@ -18,7 +18,7 @@ use crate::error::{self, Error, Result};
 use crate::heap;
 use crate::sync::Mutex;
 
-/// The process that an object belongs to. Objects that must not be used across a fork keep one.
+/// The process that an object belongs to. Objects that must not be used across a fork keep their `Owner`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Owner {
@@ -166,8 +166,8 @@ impl Drop for Descriptor {
     }
 }
 
-/// A value of each process. A forked child gets a new one, because it may have inherited its parent's in the middle of
-/// a change, with a locked mutex in it. Values are never freed.
+/// A value of each process. A forked child gets a new one, because it may have inherited its parent's value in the
+/// middle of a change, with a locked mutex in it. Values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     latest: AtomicPtr<Generation<T>>,
@@ -326,7 +326,7 @@ fn clear_after_fork() -> nix::Result<()> {
     }
 }
 
-/// Size of a host page in bytes.
+/// Returns the size of a host page in bytes.
 #[inline]
 pub fn page_size() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);

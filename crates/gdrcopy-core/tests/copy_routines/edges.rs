@@ -43,8 +43,8 @@ impl LonePage {
         unsafe { self.map.cast::<u8>().add(PAGE) }
     }
 
-    /// Returns where `len` bytes begin that start `gap` bytes after the page's start, and where `len` bytes begin
-    /// that end `gap` bytes before its end.
+    /// Returns the address `gap` bytes after the page's start, and the address from which `len` bytes reach to `gap`
+    /// bytes before its end.
     pub(crate) fn ends(&self, len: usize, gap: usize) -> [*mut u8; 2] {
         let start = self.start();
         // SAFETY: the lengths and gaps here are far below a page.

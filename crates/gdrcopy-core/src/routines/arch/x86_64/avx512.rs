@@ -141,7 +141,7 @@ unsafe fn write_across_pages(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { write(dst, src, len) }
 }
 
-/// Copies the bytes of 64 that the mask lets through.
+/// Copies those of 64 bytes that the mask lets through.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW. Those bytes must be readable at `src` and writable at `dst`.
@@ -294,9 +294,9 @@ unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
 
 const SMALLEST_PAGE: usize = 4096;
 
-/// Returns whether a masked access of a line's bytes at `address` would cross a page. If one of the two pages is not
-/// accessible, or was never accessed, the CPU suppresses the fault in microcode. That takes longer than the rest
-/// of a small copy. Host buffers often start or end at a page.
+/// Returns whether a masked access of 64 bytes at `address` would cross a page. If one of the two pages is not
+/// accessible, or was never accessed, the CPU suppresses the fault in microcode, which takes longer than the rest of a
+/// small copy. Host buffers often start or end at the edge of a page.
 #[inline]
 fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
