@@ -20,7 +20,10 @@ mod trace;
 
 #[test]
 fn writes_match_a_bytewise_copy() {
-    subject::routines().for_each(|routine| bytes::check(routine, subject::write));
+    for routine in subject::routines() {
+        bytes::check(routine, subject::write);
+        bytes::check(routine, routines::write_unfenced);
+    }
 }
 
 #[test]
