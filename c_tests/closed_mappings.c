@@ -45,7 +45,7 @@ static void closed_mappings_are_not_locked(void)
     CHECK(munlockall() == 0);
 }
 
-/* A process that may lock fewer bytes than the mapping has can still unpin it. */
+/* A process can unpin a mapping that is larger than its limit of locked memory. */
 static void closed_mappings_fit_any_limit_of_locked_memory(void)
 {
     pin_and_map();

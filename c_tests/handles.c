@@ -1,4 +1,7 @@
-/* Tests that every function refuses forged, stale, NULL, foreign and used-up handles with EINVAL. */
+/*
+ * Tests that every function refuses invalid handles with EINVAL: forged ones (NULL included), those of another
+ * connection, and those that were unpinned or closed, also after many later pins and opens.
+ */
 
 #include "kit/fault.h"
 #include "kit/library.h"

@@ -28,8 +28,12 @@ struct gdr_command {
 	int (*run)(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle);
 	/* A command on a pin has this instead of `run`. It is called with file->lock held. */
 	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg);
-	bool reads;     /* the argument has input */
-	bool answers;   /* the argument has output; a command without it must not fail once done */
+	bool reads; /* the argument has input */
+	/*
+	 * The argument has output. Without output it is not copied back, because a fault in that copy
+	 * would make a command fail that is already done, such as an unpin.
+	 */
+	bool answers;
 };
 
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)

@@ -264,11 +264,14 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
  * Reads size bytes from map_d_ptr, an address inside the mapping of handle, to
  * h_ptr. Either pointer may have any alignment.
  *
- * The data is never older than the start of the call. It is read after everything that this thread has read through
- * this library. It is read before everything that the thread reads or stores after the call. So poll a flag with one
- * call and read the payload it announces with the next. (On x86-64 loads through the mapping's own pointer are not
- * ordered after a read, so use this function for both.) A read of 1, 2, 4 or 8 bytes from a naturally aligned
- * address is one load of that width.
+ * The data is never older than the start of the call. It is read after
+ * everything that this thread has read through this library before. It is read
+ * before everything that the thread stores after the call, and before everything
+ * that the thread then reads from host memory or through this library. So poll a
+ * flag with one call, and read the payload that it announces with the next. Do
+ * not read the payload through the pointer of gdr_map: on x86-64 such a load can
+ * run before an earlier call. A read of 1, 2, 4 or 8 bytes from a naturally
+ * aligned address is one load of that width.
  *
  * The bounds of the mapping are not checked. size 0 succeeds and touches
  * nothing.

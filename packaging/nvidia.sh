@@ -117,7 +117,7 @@ check_stale() {
 check_driver_updates() {
     local driver
     for driver in "nvidia 1" "nvidia 2" "nvidia-open 2" "nvidia 2"; do
-        # shellcheck disable=SC2086 # Words.
+        # shellcheck disable=SC2086 # These are several words.
         install_driver $driver
         [ "$(grep -c '^gdrdrv: built for' "$work/log")" = 1 ] || die "not built once for $driver: $(cat "$work/log")"
         if grep -q 1 "$tree/run/kernel/module/nvidia/version" 2>/dev/null; then

@@ -102,7 +102,7 @@ headers=
 for candidate in $(apt-cache pkgnames "linux-headers-$number" |
     grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -rV); do
     packages=$(packages_of "$candidate")
-    # shellcheck disable=SC2086 # Words.
+    # shellcheck disable=SC2086 # These are several words.
     if are_in_archive $packages; then
         headers=$candidate
         break
@@ -110,7 +110,7 @@ for candidate in $(apt-cache pkgnames "linux-headers-$number" |
     echo "kernel.sh: ${candidate#linux-headers-} is left out: the archive does not have its image or its headers" >&2
 done
 [ -n "$headers" ] || die "the archive has no Linux $series for $architecture with image and headers ($suites): try again later"
-# shellcheck disable=SC2086 # Words.
+# shellcheck disable=SC2086 # These are several words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
     # Half of a package of modules is drivers. Only those for virtio and net are needed here.

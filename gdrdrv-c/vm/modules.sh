@@ -33,7 +33,7 @@ build() {
     [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
     # emugpu drives a device of QEMU, with the vendor 0x1af4 and at most 1 GiB, so requests of more than 32 MiB are large.
     # Newer kernels were built by a newer compiler. This compiler lacks one of the options, so the option is switched off.
-    # shellcheck disable=SC2086 # Words.
+    # shellcheck disable=SC2086 # These are several words.
     make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \
         CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-/// Runs a command. Returns its status, and its output, which stays in the file.
+/// Runs a command. Returns its status, and its output, which also stays in the file `log`.
 pub(crate) fn run(command: &mut Command, log: &Path) -> io::Result<(ExitStatus, String)> {
     fs::create_dir_all(log.parent().expect("a directory"))?;
     let file = File::create(log)?;

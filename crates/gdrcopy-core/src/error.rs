@@ -141,7 +141,7 @@ pub enum Error {
     /// The memory to map was unpinned before.
     #[error("it is unpinned: pin the range again")]
     Unpinned,
-    /// The process has no file descriptor left.
+    /// Too few file descriptors are left, in this process (`EMFILE`) or in the whole system (`ENFILE`).
     #[non_exhaustive]
     #[error("{error}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)")]
     Descriptors {

@@ -148,7 +148,7 @@ impl Pin {
 /// [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld) below CUDA 11.7;
 /// [`GdrError::NoDmaBufExport`](crate::GdrError::NoDmaBufExport) if the GPU or Linux cannot export dma-bufs;
 /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
-/// [`GdrError::Descriptors`](crate::GdrError::Descriptors) if the process has no file descriptor left;
+/// [`GdrError::Descriptors`](crate::GdrError::Descriptors) if too few file descriptors are left;
 /// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, which is `EINVAL` for host memory, for managed memory,
 /// and if the pages around the bytes are not of the same allocation. Memory of CUDA's pools can be exported, although
 /// it cannot be pinned.

@@ -1,4 +1,5 @@
-//! A shared library that depends on this crate gets nothing of the C library `libgdrapi`.
+//! A shared library that depends on this crate exports no symbol of the C library `libgdrapi`, and does not need
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

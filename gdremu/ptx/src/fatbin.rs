@@ -109,7 +109,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
+/// Returns the PTX text that a GPU can run, of several the one for the highest compute capability. `capability` is the
+/// compute capability of the GPU, times 10.
 pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
     let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;

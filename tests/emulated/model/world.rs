@@ -432,7 +432,7 @@ impl<'a> World<'a> {
         if self.buffers[target.buffer].is_free {
             return Ok(()); // CUDA has no view of freed memory.
         }
-        // CUDA must see these bytes, and unchanged ones on both sides.
+        // CUDA must see these bytes, and the 64 bytes on both sides unchanged.
         let first = start.saturating_sub(64);
         let end = (start + len + 64).min(BUFFER);
         let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, end - first);

@@ -1,4 +1,4 @@
-//! `gdrcopy apiperf`: time of the calls that pin and map, over the size of the buffer.
+//! `gdrcopy apiperf` measures the time of the calls that pin and map, for each size of the buffer.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;

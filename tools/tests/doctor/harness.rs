@@ -119,7 +119,7 @@ refused() {
 }
 "#;
 
-/// A planted state, which can be examined again.
+/// A state and its directory. Each call of `examine` plants the state there again, and runs doctor.
 pub(crate) struct Planted {
     pub(crate) state: State,
     pub(crate) directory: TempDir,

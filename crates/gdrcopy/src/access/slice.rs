@@ -345,8 +345,8 @@ impl<'m> MappedSlice<'m> {
         Ok(Shape::new(size_of::<T>(), self.start.addr() | size_of::<T>()))
     }
 
-    /// Waits until all earlier writes of this thread to this GPU have arrived there. It reads one byte, and this read
-    /// follows the writes over PCIe. So it takes as long as a read.
+    /// Waits until all earlier writes of this thread to this GPU have arrived there. The call reads one byte, and this
+    /// read follows the writes over PCIe. So the call takes as long as a read.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if the slice is empty, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).

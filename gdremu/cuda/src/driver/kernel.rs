@@ -150,7 +150,7 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     Ok(())
 }
 
-/// The milliseconds that the ended GPU kernels of this process ran.
+/// The total run time of this process's ended GPU kernels, in milliseconds.
 static WORKED: AtomicU64 = AtomicU64::new(0);
 
 /// Reports once per process that GPU kernels have run for a long time, and the name of the running one.

@@ -79,7 +79,8 @@ const fn kind(name: &'static str, mark: &'static str, own: [&'static str; 2], [n
 const OTHER: [Remedy; 2] = [NodeContainer, GpuContainer];
 
 /// The kinds of containers, in the order in which they are tried. Apptainer is the first, because it passes on the
-/// variables and files of an outer container. Kubernetes is the second, because it has those of its runtime.
+/// variables and files of an outer container. Kubernetes is the second, because its pods
+/// also have the files of their container runtime.
 static CONTAINERS: [Container; 8] = [
     kind("Apptainer", "apptainer", ["APPTAINER_CONTAINER", "/.singularity.d"], [NodeApptainer, GpuApptainer]),
     kind("Kubernetes", "kubepods", ["KUBERNETES_SERVICE_HOST", ""], [NodePod, GpuPod]),

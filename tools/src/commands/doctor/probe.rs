@@ -337,8 +337,8 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let mapped = Mapped::step_by_step(library, &buffer, MappingType::Default, |call| answer.next(call));
     let mapped = match mapped {
         Err(_) if answer.stage == "gdr_open" => return Err(Failure::new(Kind::Other, "gdr_open failed")),
-        // After an error the library is not closed, because a gdr_close that hangs would be reported as the call that
-        // failed.
+        // An error below must not close the connection. If gdr_close then hung, the report would name it instead of
+        // the call that failed.
         other => ManuallyDrop::new(other?),
     };
     answer.next("gdr_get_attribute")?;

@@ -72,7 +72,7 @@ struct Run<'a> {
     clock: Clock,
     interrupt: &'a Interrupt,
     progress: Progress,
-    /// The data of the round.
+    /// The data that the round must deliver.
     expected: Vec<u8>,
     /// The data that has arrived.
     seen: Vec<u8>,
