@@ -1,4 +1,4 @@
-//! Bindgen's names for items of `include/gdrapi.h` besides the functions, for the crate `gdrapi-sys`.
+//! The names that bindgen gives the types and constants of `include/gdrapi.h`, for the crate `gdrapi-sys`.
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "`include/gdrapi.h` documents them")]
 #![expect(non_camel_case_types, non_upper_case_globals, reason = "they carry the names of C and of bindgen")]

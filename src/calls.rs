@@ -1,4 +1,4 @@
-//! The effect of each C function on the objects that its handles stand for, in any order of calls.
+//! The effect of each C function on the objects of its handles. Programs may call the functions in any order.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
@@ -39,12 +39,12 @@ pub(crate) fn close(g: usize) -> Result<()> {
     })?
 }
 
-/// Releases all pins of `g`, which no other thread adds pins to any more.
+/// Releases all pins of `g`. Other threads cannot add pins to `g` any more.
 fn release_pins(g: usize, slot: &Slot) -> Result<()> {
     let table = Table::of_live("g")?;
     let mut result = Ok(());
     while let Some(slot) = table.take_pin(slot) {
-        // Another thread may have unpinned it in the meantime.
+        // Another thread may have unpinned this pin in the meantime.
         let Ok(pin) = Handle::find(slot.handle()) else {
             continue;
         };
@@ -59,7 +59,7 @@ fn release_pins(g: usize, slot: &Slot) -> Result<()> {
     result
 }
 
-/// Returns the driver behind `g`. While the caller works with it, other users of `g` do not wait.
+/// Returns a clone of the driver behind `g`. Other threads can use `g` while the caller works with the clone.
 pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
     Handle::find(g)?.with(|open: &mut GdrEntry| Ok(open.gdr.clone()))
 }
@@ -67,7 +67,7 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 /// Pins a buffer and gives it a handle.
 ///
 /// # Safety
-/// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
+/// The contract of [`RawGdr::pin`]. The C caller is responsible for all writes to the memory.
 pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
     let connection = Handle::<GdrEntry>::find(g)?;
     let (gdr, allow_unaligned_map) = connection.with(|open| Ok((open.gdr.clone(), open.allow_unaligned_map)))?;
@@ -120,8 +120,8 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 /// Maps a buffer. Copies through the mapping work from then on.
 ///
 /// # Safety
-/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last
-/// page.
+/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller is responsible for writes to the rest of
+/// the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     with_buffer(g, handle, |buffer, slot| {
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();

@@ -34,7 +34,7 @@ unsafe fn output<T>(name: &str, argument: &'static str, place: *mut T, body: imp
     })
 }
 
-/// Opens a backend. Returns NULL and sets errno if none works.
+/// Opens gdrdrv or, if gdrdrv does not work, CUDA's dma-bufs. Returns NULL and sets errno if neither works.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
     match caught("gdr_open", || {
@@ -56,7 +56,7 @@ pub extern "C" fn gdr_close(g: gdr_t) -> c_int {
     guard("gdr_close", || calls::close(g.addr()))
 }
 
-/// Pins a buffer; only drivers before 2.5 look at the tokens.
+/// Pins a buffer. Only drivers before 2.5 look at `p2p_token` and `va_space`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_pin_buffer(
     g: gdr_t,
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn gdr_pin_buffer(
     handle: *mut gdr_mh_t,
 ) -> c_int {
     let tokens = P2pTokens { p2p_token, va_space };
-    // SAFETY: contract of the header, which `pin` shares.
+    // SAFETY: `handle` is NULL or valid for writes: contract of the header.
     unsafe { pin("gdr_pin_buffer", g, addr, size, PinFlags::DEFAULT, tokens, handle) }
 }
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
     flags: u32,
     handle: *mut gdr_mh_t,
 ) -> c_int {
-    // SAFETY: contract of the header, which `pin` shares.
+    // SAFETY: `handle` is NULL or valid for writes: contract of the header.
     unsafe { pin("gdr_pin_buffer_v2", g, addr, size, raw::pin_flags(flags), P2pTokens::default(), handle) }
 }
 
@@ -96,7 +96,7 @@ unsafe fn pin(
     handle: *mut gdr_mh_t,
 ) -> c_int {
     let body = || {
-        // SAFETY: C callers account for the memory that they pin.
+        // SAFETY: the C caller is responsible for all writes to the memory: contract of the header.
         let pin = unsafe { calls::pin(g.addr(), addr, size, flags, tokens) }?;
         Ok(gdr_mh_t { h: pin as c_ulong })
     };
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn gdr_get_callback_flag(g: gdr_t, handle: gdr_mh_t, flag:
     unsafe { output("gdr_get_callback_flag", "flag", flag, body) }
 }
 
-/// Describes a pin in 40 bytes, for programs that were built before 2.4.
+/// Describes a pin by the struct of 40 bytes that programs built before version 2.4 pass.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info(g: gdr_t, handle: gdr_mh_t, info: *mut gdr_info_v1_t) -> c_int {
     let body = || Ok(calls::info(g.addr(), handle.h as usize)?.into());
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn gdr_get_info_v2(g: gdr_t, handle: gdr_mh_t, info: *mut 
 /// Maps a pin with the platform's default type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_map(g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size: usize) -> c_int {
-    // SAFETY: contract of the header, which `map` shares.
+    // SAFETY: `va` is NULL or valid for writes: contract of the header.
     unsafe { map("gdr_map", g, handle, va, size, MapFlag::Default as c_int) }
 }
 
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn gdr_map_v2(
     size: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: contract of the header, which `map` shares.
+    // SAFETY: `ptr_va` is NULL or valid for writes: contract of the header.
     unsafe { map("gdr_map_v2", g, handle, ptr_va, size, flags) }
 }
 
@@ -161,7 +161,7 @@ unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size
         let Some(flag) = raw::map_flag(flags) else {
             return Err(Error::UnknownMapFlag(flags));
         };
-        // SAFETY: the caller accounts for the GPU memory that it maps: contract of the header.
+        // SAFETY: the C caller is responsible for all writes to the memory: contract of the header.
         let mapped = unsafe { calls::map(g.addr(), handle.h as usize, size, flag) }?;
         Ok(mapped.cast())
     };
@@ -169,7 +169,7 @@ unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size
     unsafe { output(name, "va", va, body) }
 }
 
-/// Unmaps a pin's mapping. `va` and `size` are only compared with it, and logged if they differ.
+/// Unmaps a pin's mapping. `va` and `size` are only compared with the mapping, and a difference is logged.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unmap(g: gdr_t, handle: gdr_mh_t, va: *mut c_void, size: usize) -> c_int {
     guard("gdr_unmap", || calls::unmap(g.addr(), handle.h as usize, va.addr(), size))
@@ -185,8 +185,8 @@ pub unsafe extern "C" fn gdr_copy_to_mapping(
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
         Some(mapping_type) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
-            // SAFETY: by the header's contract, the ranges are valid, and that at `map_d_ptr` lies in the mapping of
-            // `handle`, which has this type.
+            // SAFETY: both ranges are valid, and the range at `map_d_ptr` lies in the mapping of `handle`, which has
+            // this type: contract of the header.
             unsafe { copy::to_mapping(mapping_type, map_d_ptr.cast(), h_ptr.cast(), size) };
             0
         }
@@ -204,7 +204,8 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
         Some(mapping_type) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
-            // SAFETY: as in `gdr_copy_to_mapping`.
+            // SAFETY: both ranges are valid, and the range at `map_d_ptr` lies in the mapping of `handle`, which has
+            // this type: contract of the header.
             unsafe { copy::from_mapping(mapping_type, h_ptr.cast(), map_d_ptr.cast(), size) };
             0
         }
@@ -212,8 +213,8 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
     }
 }
 
-// Copies without a mapping or with a NULL pointer end in tail calls with the same signature and calling convention, so
-// that other copies need no frame.
+// The copy functions end in a tail call to the next two functions if the handle is not mapped or a pointer is NULL. The
+// signatures and calling conventions are the same, so that the copy functions need no stack frame.
 
 #[cold]
 #[inline(never)]
@@ -227,7 +228,8 @@ extern "C" fn reject_copy_from(handle: gdr_mh_t, _h_ptr: *mut c_void, map_d_ptr:
     reject_copy("gdr_copy_from_mapping", handle, map_d_ptr, size)
 }
 
-/// Returns the errno of a copy without a mapping or with a NULL pointer; 0 if it has a mapping, and no bytes.
+/// Returns the errno of a copy whose handle is not mapped, or with a NULL pointer. Returns 0 if the handle is mapped
+/// and `size` is 0.
 fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usize) -> c_int {
     let handle = handle.h as usize;
     guard(name, || match handles::mapping_type(handle) {
@@ -264,11 +266,11 @@ pub unsafe extern "C" fn gdr_driver_get_version(g: gdr_t, major: *mut c_int, min
     unsafe { output("gdr_driver_get_version", "major", major, body) }
 }
 
-/// Writes an attribute of the open driver, or 0 on failure.
+/// Writes the value of an attribute of the open driver to `v`, or 0 on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c_int) -> c_int {
     let body = || {
-        // SAFETY: not NULL here, so valid for writes: contract of the header.
+        // SAFETY: `output` calls this only if `v` is not NULL, so `v` is valid for writes: contract of the header.
         unsafe { v.write(0) };
         let Some(attribute) = raw::attribute(attr) else {
             return Err(Error::UnknownAttribute(attr));
@@ -279,7 +281,7 @@ pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c
     unsafe { output("gdr_get_attribute", "v", v, body) }
 }
 
-/// Writes the address of the name of a mapping type, which is a constant string.
+/// Writes the address of a constant string, the name of a mapping type, to `pstr`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_mapping_type_string(
     mapping_type: gdr_mapping_type_t,

@@ -1,4 +1,4 @@
-//! The boundary of every C function except valid copies and `gdr_runtime_get_version`. It turns errors into errno and a
+//! Runs the bodies of all C functions except valid copies and `gdr_runtime_get_version`. Turns errors into errno and a
 //! log line, catches panics, and defers thread cancellation.
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,8 @@ pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
 #[cold]
 #[inline(never)]
 fn log_failure(name: &str, error: &dyn Display) {
-    // Only `gdr_open` reads the environment variables, and a call before it may fail. Reading them takes memory.
+    // If a function fails before the first `gdr_open`, the environment variables of the log have not been read yet.
+    // They are read here if there is memory for that.
     if !stderr::is_installed() && heap::require().is_ok() {
         stderr::install();
     }

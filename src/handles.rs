@@ -1,10 +1,12 @@
 //! The handles of the C API: addresses of slots, in memory that stays readable.
 //!
 //! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple of the slot
-//! size, and the state of its slot is live. The check takes no lock and no hash, and reads only our memory (`slots`).
+//! size, and the state of its slot is live. The check takes no lock, searches no table, and reads only our memory
+//! (`slots`).
 //!
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
-//! stored with its handle. A comparison with that detects a stale handle, and a handle of the other kind.
+//! stored with its handle. Each call compares that handle with the caller's. So it detects a stale handle, and a pin's
+//! handle that is passed as a `gdr_t`.
 
 use std::ops::Range;
 use std::{ptr, slice};
@@ -52,7 +54,7 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
         return None;
     }
-    // `slot` is not called, because its Option costs a test for a handle of 0, which is in no range.
+    // The function `slot` is not called, because the compiler would also test its result for null, which is impossible.
     // SAFETY: `is_slot` returned true for this handle.
     unsafe { slot_at(handle) }.mapping_type()
 }
@@ -89,7 +91,7 @@ pub(crate) struct Table {
 struct State {
     arena: Option<Arena>,
     /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
-    /// checkers find them by this list, because they do not look into the arena.
+    /// checkers do not look into the arena, and find the holders by this list.
     holders: Vec<&'static Holder>,
     /// The holders without an object.
     spare: Vec<&'static Holder>,
@@ -113,17 +115,19 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns this process's table for a call that has found a live handle. Only a child forked off since has none.
+    /// Returns this process's table for a call that has found a live handle. Fails only in a child that was forked off
+    /// after that.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
 
-    /// Gives the object a handle, and returns the handle's slot. Adds a pin to the list of its `gdr_t`.
+    /// Gives the object a handle, and returns the handle's slot. If the object is a pin, adds it to the list of its
+    /// `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
             0 => None,
-            // If another thread has closed the `gdr_t` in the meantime, no one would release the pin.
+            // Another thread may have closed the `gdr_t` while the pin was made. No one would then release the pin.
             gdr => Some(check_gdr(gdr)?),
         };
         let (slot, holder) = self.take_slot(&mut state)?;
@@ -144,7 +148,7 @@ impl Table {
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // `spare` gets room for all holders, including the new one, so that giving one back takes no memory.
+            // `spare` gets room for all holders, including the new one, so that `give_back` allocates no memory.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
@@ -190,7 +194,7 @@ impl Table {
 
     /// Takes back a slot that was cleared, and its empty holder.
     fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
-        // The lock is not refused, because `end` has found that this thread does not hold it.
+        // `lock_unless_here` does not refuse, because `end` has found that this thread does not hold the lock.
         if let Some(mut state) = self.state.lock_unless_here() {
             slot.remove();
             state.spare.push(holder);
@@ -218,12 +222,12 @@ impl<T: Kind> Handle<T> {
         if !slot.is_live() || holder == 0 {
             return Err(why_unknown(T::ARGUMENT, number));
         }
-        // SAFETY: `insert` has stored the address of a holder there, and holders are never freed.
+        // SAFETY: `insert` has stored the address of a holder in the slot, and holders are never freed.
         let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
         Ok(Handle { slot, holder, place: T::place(holder) })
     }
 
-    /// Calls `work` with the object. Other threads with the same handle wait.
+    /// Calls `work` with the object. Calls for the same handle in other threads wait until `work` has returned.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let mut place = self.lock()?;
         work(self.object(&mut place)?)
@@ -251,7 +255,7 @@ impl<T: Kind> Handle<T> {
         }
         let mut place = self.lock()?;
         let result = work(self.object(&mut place)?)?;
-        // From now on, `gdr_close` in a child that is forked off still closes the child's copies of the descriptors.
+        // A child that is forked off from now on can still close its copies of the descriptors, by `gdr_close`.
         self.slot.show_ending();
         *place = None;
         drop(place);

@@ -3,7 +3,7 @@
 //! A call goes down through these modules and then into that crate:
 //!
 //! ```text
-//! exports   the functions of the C API, in the header's order: arguments in, errno out
+//! exports   the functions of the C API, in the header's order: they convert arguments and return an errno value
 //! types     the header's types; bindgen: the names that Rust programs know them by
 //! guard     the boundary: panics, errno and log lines, thread cancellation
 //! calls     what each function does with the objects of its handles

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 
 /// Logs the version and the path of the library, because several libgdrapi may be installed.
 pub(crate) fn log() {
-    // In the crate gdrapi-sys, which is made of these sources, the version of the library follows a plus sign.
+    // The crate gdrapi-sys is built from these sources too. In its version, as in 0.1.0+2.6.0, the library's version
+    // follows the plus sign.
     let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");
     log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }

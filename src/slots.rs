@@ -37,7 +37,8 @@ pub(crate) struct Slot {
     // A forked child closes `descriptor` only if it stands for the file with these two numbers.
     file_device: AtomicU64,
     file_inode: AtomicU64,
-    /// The next pin of the same `gdr_t`, or the first pin of this `gdr_t`; otherwise 0. The table's lock protects it.
+    /// In a pin's slot, the next pin of the same `gdr_t`; in the slot of a `gdr_t`, its first pin; 0 if there is none.
+    /// The table's lock protects the field.
     next: AtomicUsize,
     /// The previous pin of the same `gdr_t`, or the `gdr_t` itself if there is none; 0 if this slot is in no list.
     previous: AtomicUsize,
@@ -144,7 +145,8 @@ impl Slot {
         })
     }
 
-    /// Stores a pin's `gdr_t` (0 for others), the object's open file, and the driver's number of a pin (0 for others).
+    /// Stores the `gdr_t` of a pin, the object's open file, and the driver's number for a pin. `gdr` and
+    /// `driver_handle` are 0 if the object is not a pin.
     pub(crate) fn show(&self, gdr: usize, file: Option<OpenFile>, driver_handle: u64) {
         let none = OpenFile { number: -1, device: 0, inode: 0 };
         let file = file.unwrap_or(none);
@@ -168,12 +170,13 @@ impl Slot {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Stores that the handle's object is about to end.
+    /// Marks the handle's object as about to be dropped.
     pub(crate) fn show_ending(&self) {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale if it is in this state, and returns whether it was. Only one caller gets true.
+    /// Makes the handle stale if it is in this state, and returns whether it was. If several threads call this, only
+    /// one of them gets true.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -200,8 +203,8 @@ pub(crate) struct Arena {
     live: usize,
 }
 
-/// The number of slots in a step. The memory of a step is committed and released as a whole. One live slot keeps all of
-/// it, so a step is small.
+/// The number of slots in a step. The memory of a step is committed and released as a whole. One live slot keeps all
+/// memory of its step, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
 /// The number of slots in a full-size arena, which takes 128 MiB of address space.
@@ -263,8 +266,8 @@ impl Arena {
         }
     }
 
-    /// Makes the next step readable and writable. A new mapping, unlike mprotect, is locked if the process
-    /// locks its memory, and is allowed in sandboxes that deny mprotect.
+    /// Makes the next step readable and writable, by mmap. A new mapping is locked if the process locks its memory
+    /// (`mlockall`), and is allowed in sandboxes that deny mprotect.
     fn commit(&mut self) -> nix::Result<()> {
         let step = self.step(self.committed / STEP);
         let size = NonZeroUsize::new(STEP_BYTES).ok_or(Errno::EINVAL)?;

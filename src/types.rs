@@ -24,13 +24,13 @@ pub struct gdr_mh_t {
     pub h: c_ulong,
 }
 
-/// A value of the C enumeration of this name, which C callers may set to anything.
+/// A value of the C enumeration of this name. C callers may pass any number.
 pub type gdr_mapping_type_t = c_uint;
 
-/// A value of the C enumeration of this name, which C callers may set to anything.
+/// A value of the C enumeration of this name. C callers may pass any number.
 pub type gdr_attr_t = c_uint;
 
-/// The description of a pin before 2.4. The symbol `gdr_get_info` writes exactly this struct.
+/// The description of a pin in the API before version 2.4. The symbol `gdr_get_info` writes exactly this struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[expect(missing_docs, reason = "as in `gdr_info_v2_t`")]
