@@ -61,7 +61,7 @@ struct gdrx_map {
     void *address;                        /* CPU address of byte 0 */
     size_t size;
     gdr_mapping_type_t type;              /* never GDR_MAPPING_TYPE_NONE */
-    uint32_t reserved;                    /* this and the next members are for the functions of this header only */
+    uint32_t reserved;                    /* only functions of this header use this member and the next ones */
     uint64_t process;
     const unsigned char *several_types;
 };
@@ -70,7 +70,7 @@ struct gdrx_map {
 struct gdrx_copy {
     size_t offset; /* offset in the map */
     void *host;    /* where the bytes are read from or written to; may be NULL if size is 0 */
-    size_t size;   /* number of bytes, also 0 */
+    size_t size;   /* number of bytes, may be 0 */
 };
 
 /**
@@ -101,9 +101,9 @@ GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, voi
 }
 
 /**
- * Makes n writes, from copies[i].host to copies[i].offset, with one fence. Together they are ordered and pushed out as one
- * gdr_copy_to_mapping is. Among each other they have no order. So write a payload by one call, and the flag that announces it
- * by the next.
+ * Makes n writes, from copies[i].host to copies[i].offset, with one fence. All of them together are ordered and pushed out as
+ * one gdr_copy_to_mapping is. Among each other they have no order. So write a payload by one call, and the flag that announces
+ * it by the next.
  *
  * Every byte is written once, except on cached mappings, where some can be written twice. A write of 1, 2, 4 or 8 bytes to a
  * naturally aligned address is one store of that width. A word inside a larger write can be several stores.
@@ -114,9 +114,9 @@ GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, voi
 int gdrx_write_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
 
 /**
- * Makes n reads, from copies[i].offset to copies[i].host. No byte is older than the call. The reads come after the thread's
- * earlier reads, and before its later loads and stores, as those of one gdr_copy_from_mapping do. Among each other they have no
- * order.
+ * Makes n reads, from copies[i].offset to copies[i].host. No byte is older than the call. The reads come after all earlier
+ * reads that the thread made by this library. They come before everything that the thread later stores, reads from host
+ * memory, or reads by this library. Among each other they have no order.
  *
  * On write-combining mappings the loads overlap. How many do depends on the addresses (docs/gdrx.md). Not even a small read is
  * certain to be a single load, so read a flag that must be one transaction by gdrx_load_u32.
@@ -126,8 +126,8 @@ int gdrx_write_many(const struct gdrx_map *map, const struct gdrx_copy *copies, 
 int gdrx_read_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
 
 /**
- * Waits until all earlier writes of this thread to this GPU have arrived in its memory. It reads one byte, and this read does
- * not pass the writes. So it takes as long as a read.
+ * Waits until all earlier writes of this thread to this GPU have arrived in its memory. The function reads one byte, and this
+ * read does not pass the writes. So the function takes as long as a read.
  *
  * EINVAL: map was not attached. EACCES: forked child.
  */
@@ -182,8 +182,8 @@ int gdrx_dmabuf(uint64_t device_address, size_t size, uint32_t flags, int *fd, u
 int gdrx_map_dmabuf(struct gdrx_map *map, int fd, uint64_t offset, size_t size, gdr_mapping_type_t type);
 
 /**
- * Unmaps the memory that gdrx_map_dmabuf has mapped. No access to it may be in progress. Functions refuse *map afterwards, but
- * not copies of it.
+ * Unmaps the memory that gdrx_map_dmabuf has mapped. No access to the memory may be in progress. Functions refuse *map
+ * afterwards, but they cannot detect copies of *map, which must not be used any more.
  *
  * EINVAL: map is NULL, or not attached. EACCES: forked child, in which the memory is not mapped.
  */
@@ -195,16 +195,16 @@ int gdrx_unmap_dmabuf(struct gdrx_map *map);
  */
 uint32_t gdrx_version(void);
 
-/* ---- Without a call ---- */
+/* ---- Accesses without a function call ---- */
 
-/* C++ compilers warn about casts of C. */
+/* Casts a pointer. C++ compilers can warn about casts in the syntax of C. */
 #ifdef __cplusplus
 #define GDRX_CAST_(type, value) reinterpret_cast<type>(value)
 #else
 #define GDRX_CAST_(type, value) ((type)(value))
 #endif
 
-/* Returns the CPU address of a word. */
+/* Returns the CPU address of the word at offset. */
 GDRX_INLINE_ void *gdrx_at_(const struct gdrx_map *map, size_t offset)
 {
     return GDRX_CAST_(char *, map->address) + offset;
@@ -222,8 +222,8 @@ GDRX_INLINE_ void gdrx_full_fence_(void)
 #endif
 }
 
-/* Ends an access. While mappings of several types are attached, each access needs this fence, because accesses through mappings
- * of different types pass each other. */
+/* Ends an access, with a full fence if the process has ever attached mappings of several types. Accesses through mappings of
+ * different types pass each other without this fence. */
 GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 {
     if (__atomic_load_n(map->several_types, __ATOMIC_RELAXED))
@@ -231,8 +231,8 @@ GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 }
 
 /**
- * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on). The writes come after all
- * earlier loads and stores of the thread.
+ * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on), which gdrx_fence ends. The
+ * writes come after all earlier loads and stores of the thread.
  */
 GDRX_INLINE_ void gdrx_begin(void)
 {
@@ -244,8 +244,8 @@ GDRX_INLINE_ void gdrx_begin(void)
 }
 
 /**
- * Ends a row of writes: pushes them out, and orders them before every later store of the thread. map is any map that was
- * written.
+ * Ends a row of writes that gdrx_begin has begun. Pushes the writes out, and orders them before every later store of the
+ * thread. map is any map that was written.
  */
 GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 {
@@ -276,7 +276,8 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
  * gdrx_store_u8_unfenced and so on do the same between gdrx_begin and gdrx_fence.
  *
  * gdrx_load_u8, _u16, _u32, _u64(map, offset) read a word by one load, with the order of gdr_copy_from_mapping. The value is no
- * older than the call. The load comes after the thread's earlier reads and before its later loads and stores.
+ * older than the call. The load comes after the thread's earlier reads by this library. It comes before everything that the
+ * thread later stores, reads from host memory, or reads by this library.
  */
 #define GDRX_WORD_(bits)                                                                                                     \
     GDRX_INLINE_ void gdrx_store_u##bits##_unfenced(const struct gdrx_map *map, size_t offset, uint##bits##_t value)         \
@@ -302,7 +303,7 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
         return value;                                                                                                        \
     }
 
-/* Makes a load an acquire. */
+/* Makes the load before it an acquire. */
 GDRX_INLINE_ void gdrx_after_load_(void)
 {
 #if defined(__x86_64__)

@@ -77,7 +77,7 @@ inline void check(int error, const char *function, const char *advice)
         fail_of(error, function, advice);
 }
 
-/* Returns the connection. Throws if its owner was moved from, because a libgdrapi need not check that. */
+/* Returns the connection. Throws if there is none because its owner was moved from. Not every libgdrapi checks for NULL. */
 inline gdr_t open_one(const std::shared_ptr<gdr> &connection)
 {
     if (!connection)
@@ -95,7 +95,7 @@ inline constexpr bool has_elements<T, std::void_t<decltype(std::data(std::declva
 template <class T> inline constexpr bool is_array = std::is_array_v<T>;
 template <class T, std::size_t n> inline constexpr bool is_array<std::array<T, n>> = true;
 
-/* True for types that are not valid with any bits, which the GPU may write. */
+/* True for types that are not valid with all bit patterns. The GPU may write any bits. */
 template <class T>
 inline constexpr bool is_special =
     std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;
@@ -123,8 +123,8 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
     }
 }
 
-/* True for types that refer to elements that something else owns. Their destructor frees nothing, and a const object of such a
- * type gives access to elements that are not const. */
+/* True for views, types that refer to elements of another owner, as std::span does. The destructor of a view frees nothing, and
+ * a const view gives access to elements that are not const. */
 template <class T, class = void> inline constexpr bool is_view = false;
 template <class T>
 inline constexpr bool is_view<T, std::void_t<decltype(std::data(std::declval<const T &>()))>> =
@@ -257,7 +257,7 @@ class pin {
   private:
     friend class mapping;
 
-    /* Bytes from the GPU page to device_address_. */
+    /* The number of bytes from the start of the GPU page to device_address_. */
     std::size_t head() const noexcept { return device_address_ % GPU_PAGE_SIZE; }
 
     std::shared_ptr<gdr> driver_;
@@ -286,7 +286,7 @@ class memory {
      *  @throws std::system_error EINVAL: the word is not inside, or its address is not a multiple of its size */
     template <class T> gdrx::word<T> word(std::size_t offset) const;
 
-    /** Makes one write, with its fence. @throws std::system_error EINVAL, EACCES */
+    /** Writes size bytes from host to offset, with a fence after the write. @throws std::system_error EINVAL, EACCES */
     void write(std::size_t offset, const void *host, std::size_t size) const
     {
         gdrx_begin();
@@ -301,7 +301,7 @@ class memory {
         write(copy.offset, copy.host, copy.size);
     }
 
-    /** Makes one read by gdrx_read_many. Use word if it must be a single load. @throws std::system_error EINVAL, EACCES */
+    /** Makes one read by gdrx_read_many. If a single load is needed, use word. @throws std::system_error EINVAL, EACCES */
     void read(std::size_t offset, void *host, std::size_t size) const
     {
         const gdrx_copy copy = {offset, host, size};
@@ -363,9 +363,9 @@ class slice : public memory {
   public:
     slice() noexcept = default;
 
-    /** Makes a slice of all of a mapping. */
+    /** Makes a slice of a whole mapping. */
     slice(const memory &all) noexcept : memory(all) {}
-    /** Makes a slice of a map of gdrx_attach, for programs that map by gdrapi.h. device_address is that of its first byte. */
+    /** Makes a slice of a map of gdrx_attach, for programs that map by gdrapi.h. Byte 0 of the map is at device_address. */
     slice(const gdrx_map &map, std::uint64_t device_address) noexcept : memory(map, device_address) {}
 };
 
@@ -414,7 +414,7 @@ class mapping : public memory {
 
     /** The pin of the mapping, for example to ask whether its memory was freed. */
     const pin &pinned() const noexcept { return pin_; }
-    /** Unmaps the memory, and returns the pin, which can be mapped again. After that the mapping is empty.
+    /** Unmaps the memory, and returns the pin, which can be mapped again. The mapping is then empty.
      *  @throws std::system_error the errors of gdr_unmap; the mapping is then unchanged */
     pin unmap()
     {
@@ -451,7 +451,7 @@ class mapping : public memory {
 
 /**
  * A naturally aligned word of GPU memory. Each access is one transaction, so the GPU and the CPU see old or new values, never a
- * mix. T has 1, 2, 4 or 8 bytes, and is an integer, floating-point number, enumeration or struct of such.
+ * mix. T has 1, 2, 4 or 8 bytes, and is an integer, floating-point number, enumeration or a struct of these.
  *
  * memory::word returns one. In a forked child, its accesses raise SIGSEGV.
  */
@@ -483,7 +483,8 @@ template <class T> class word {
                 return value;
     }
 
-    /** Does the same until the deadline, but reads at least once. Returns nothing if the deadline has passed. */
+    /** Reads the word again and again, at least once, until the predicate accepts the value or the deadline has passed.
+     *  Returns the accepted value, or nothing if the deadline has passed. */
     template <class Predicate, class Clock, class Duration>
     [[nodiscard]] std::optional<T> spin_until(Predicate predicate,
                                               const std::chrono::time_point<Clock, Duration> &deadline) const
@@ -523,8 +524,8 @@ template <class T> gdrx::word<T> memory::word(std::size_t offset) const
 }
 
 /**
- * Writes that commit or the destructor pushes out together. They have no order among each other. Write a flag that announces
- * them after that. Only one thread may use a batch, because a fence orders only the stores of its own thread.
+ * Writes that commit or the destructor pushes out together. The writes have no order among each other. Write a flag that
+ * announces them after commit. Only one thread may use a batch, because a fence orders only the stores of its own thread.
  */
 class batch {
   public:
@@ -559,7 +560,7 @@ class batch {
         word<T>::access::store_unfenced(&target.map_, 0, word<T>::bits_of(value));
     }
 
-    /** Pushes all writes out, before any later write of the thread. The batch can go on. */
+    /** Pushes all writes out, before any later write of the thread. The batch can then take more writes. */
     void commit() noexcept
     {
         if (std::exchange(begun_, false))
@@ -578,7 +579,8 @@ class batch {
 };
 
 /**
- * Reads that are made together, as often as wanted. Add the places once, then call read whenever new values are needed.
+ * A list of reads that are made together, any number of times. Add the reads once, then call read whenever new values are
+ * needed.
  *
  * A gather does not keep the objects that it reads into. Only add allocates.
  */

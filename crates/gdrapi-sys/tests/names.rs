@@ -1,4 +1,4 @@
-//! Runs a program that is written against bindgen's names under gdremu.
+//! Tests the crate under gdremu, by the names that bindgen gives functions, types and constants.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;

@@ -9,7 +9,7 @@ use gdrcopy_core::stderr;
 /// The result of fallible functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Why a function failed.
+/// The reason why a function failed.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// This argument is NULL.

@@ -50,7 +50,8 @@ pub unsafe extern "C" fn gdrx_write_many(map: *const gdrx_map, copies: *const gd
     }
 }
 
-/// Does the work of [`gdrx_write_many`] if copies differ in size, or returns their error.
+/// Does the work of [`gdrx_write_many`] if copies differ in size. If an argument is invalid, logs the error and returns
+/// its errno.
 #[inline(never)]
 unsafe fn write_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_write_many", || {
@@ -72,7 +73,8 @@ pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdr
     }
 }
 
-/// Does the work of [`gdrx_read_many`] if copies differ in size, or returns their error.
+/// Does the work of [`gdrx_read_many`] if copies differ in size. If an argument is invalid, logs the error and returns
+/// its errno.
 #[inline(never)]
 unsafe fn read_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_read_many", || {
@@ -82,7 +84,7 @@ unsafe fn read_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usiz
     })
 }
 
-/// Waits for earlier writes.
+/// Waits until the thread's earlier writes have arrived.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_flush(map: *const gdrx_map) -> c_int {
     call("gdrx_flush", || {
@@ -95,7 +97,7 @@ pub unsafe extern "C" fn gdrx_flush(map: *const gdrx_map) -> c_int {
     })
 }
 
-/// Makes one write of a row.
+/// Makes one of the writes between `gdrx_begin` and `gdrx_fence`, two inline functions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_write_unfenced(
     map: *const gdrx_map,
@@ -108,13 +110,14 @@ pub unsafe extern "C" fn gdrx_write_unfenced(
         let map = unsafe { gdrx_map::of(map) }?;
         let mapping_type = map.mapping_type()?;
         let dst = map.place(0, &gdrx_copy { offset, host: host.cast_mut(), size })?;
-        // SAFETY: as in `gdrx_write_many`.
+        // SAFETY: `place` has checked that the bytes are inside the map, and `host` is readable: contract of the
+        // header.
         unsafe { copy::write_unfenced(mapping_type, dst, host.cast(), size) };
         Ok(())
     })
 }
 
-/// Exports memory for other devices.
+/// Exports GPU memory as a dma-buf, for other devices and processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_dmabuf(
     device_address: u64,
@@ -137,7 +140,7 @@ pub unsafe extern "C" fn gdrx_dmabuf(
             return Err(Error::PinFlags(bits));
         }
         let exported = match dmabuf::export(device_address, size, flags) {
-            // CUDA reports other errors in a forked child.
+            // In a forked child, CUDA's error does not say that the fork is the reason.
             Err(_) if is_forked_child() => return Err(gdrcopy_core::Error::ForkedChild.into()),
             result => result?,
         };

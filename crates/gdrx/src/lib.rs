@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! exports   the functions of the library
-//! map       a described mapping, and the copies that a caller names: checked, then used
-//! error     what can be wrong with them
+//! map       mappings that callers have described, and copies through them, which are checked first
+//! error     the errors of the functions
 //! ```
 //!
 //! The header's inline functions have the fences of `gdrcopy_core::routines`. `tests/header.rs` compares the fences.

@@ -1,4 +1,4 @@
-//! Mappings as callers describe them, and copies.
+//! Mappings that callers have described, and copies through them.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{self, offset_of, size_of};
@@ -83,7 +83,7 @@ impl gdrx_map {
         let region = Region::map(fd, offset - head as u64, len)?;
         let address = region.address().wrapping_add(head).cast();
         let map = gdrx_map::attach(mapping_type, size as u64, address, size)?;
-        mem::forget(region); // It stays mapped until `unmap_dmabuf`.
+        mem::forget(region); // The region stays mapped until `unmap_dmabuf`.
         Ok(map)
     }
 
@@ -132,7 +132,8 @@ impl gdrx_map {
         }
     }
 
-    /// Computes the process's [`identity`], and then does as [`gdrx_map::mapping_type`].
+    /// Computes the process's [`identity`], and then returns the mapping's type, or an error if this process has not
+    /// attached the map.
     #[cold]
     fn find_type(&self) -> Result<MappingType> {
         let Some(mapping_type) = raw::mapping_type(self.mapping_type) else {
@@ -164,12 +165,13 @@ impl gdrx_map {
     }
 }
 
-/// Finds the shape of copies of one size, and checks that all are inside the map and have a host address. It consists of
-/// only two words, so that it is passed in registers.
+/// Copies that are not checked yet. [`Shaped::shape`] checks that all have one size, are inside the map and have a host
+/// address, and returns their common size and alignment. The struct has only two words, so that it is passed in
+/// registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Unchecked<'a> {
     map: &'a gdrx_map,
-    /// The first of the copies, of which there is at least one (invariant).
+    /// Points to the first copy. There is at least one (invariant).
     copies: *const gdrx_copy,
 }
 
@@ -185,8 +187,9 @@ impl Shaped for Unchecked<'_> {
     }
 }
 
-/// Copies through a map. `S` finds the shape of the copies. [`Unchecked`] first checks that all copies are inside the map
-/// and have a host address. If `S` is [`Shape`], this was checked before (invariant).
+/// Copies through a map. `S` finds their shape, which is the size and the alignment that they have in common. All
+/// copies are inside the map and have a host address: [`Unchecked`] checks that itself, and if `S` is [`Shape`], it was
+/// checked before (invariant).
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a, S> {
     mapping_type: MappingType,
@@ -199,8 +202,8 @@ pub(crate) struct Copies<'a, S> {
 const MOST: usize = isize::MAX as usize / size_of::<gdrx_copy>();
 
 impl<'a> Copies<'a, Unchecked<'a>> {
-    /// Returns the copies, or `None` if they clearly differ in size or if there is an error, which [`Copies::new`]
-    /// returns.
+    /// Returns the copies. Returns `None` if the first and the last copy differ in size, or if an argument is invalid.
+    /// [`Copies::new`] then returns the error.
     ///
     /// # Safety
     /// The contract of [`Copies::new`].
@@ -223,7 +226,7 @@ impl<'a> Copies<'a, Unchecked<'a>> {
 }
 
 impl<'a> Copies<'a, Shape> {
-    /// Returns copies that may differ in size, after it has checked all of them.
+    /// Checks copies that may differ in size, and returns them.
     ///
     /// # Safety
     /// `map` and `copies` are NULL or valid for reads while the result lives. `copies` has `n` elements.
@@ -246,7 +249,7 @@ impl<'a> Copies<'a, Shape> {
 }
 
 impl<S: Shaped> Copies<'_, S> {
-    /// Makes the copies, from the host, if they have a shape. Returns whether they have one.
+    /// Makes the copies, from host memory to the mapping. Returns false, and makes none, if they have no shape.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are readable.
@@ -267,7 +270,7 @@ impl<S: Shaped> Copies<'_, S> {
         written
     }
 
-    /// Makes the copies, to the host, if they have a shape. Returns whether they have one.
+    /// Makes the copies, from the mapping to host memory. Returns false, and makes none, if they have no shape.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are writable.
@@ -275,7 +278,8 @@ impl<S: Shaped> Copies<'_, S> {
     pub(crate) unsafe fn read(self) -> bool {
         let Copies { start, copies, .. } = self;
         let (copies, count) = (copies.as_ptr(), copies.len());
-        // SAFETY: as in `write`.
+        // SAFETY: the copies are inside the map, and have the shape that is found (invariant); contract of this
+        // function.
         unsafe {
             copy::gather(self.mapping_type, self.shape, count, move |index| {
                 let &gdrx_copy { offset, host, size } = &*copies.add(index);
