@@ -6,7 +6,7 @@ use std::ffi::c_int;
 ///
 /// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process, and would leak
 /// descriptors and handles. Asynchronous cancellation (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts the process, because
-/// it acts as soon as the value is dropped. POSIX allows threads with it to call only three functions.
+/// it acts as soon as the value is dropped. POSIX allows a thread in this mode to call only three functions.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,
@@ -16,7 +16,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, state_before: *mut c_int) -> c_int;
 }
 
-/// The value in glibc and musl.
+/// The value of the macro in glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 impl Deferred {

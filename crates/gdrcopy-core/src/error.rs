@@ -1,4 +1,4 @@
-//! Everything that can go wrong, the errno it becomes, and what the user can do about it.
+//! The errors of this crate, with the errno value of each, and with advice for users.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, c_uint};
@@ -34,7 +34,7 @@ pub enum Error {
     /// The pin is mapped already.
     #[error("the buffer is mapped already: unmap it first, or use that mapping")]
     AlreadyMapped,
-    /// The driver took the mapping away, while it was being made.
+    /// The driver took the mapping away while the mapping was being made.
     #[error("the driver revoked the mapping, as it does when the GPU memory is freed: map live memory")]
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
@@ -202,12 +202,12 @@ pub struct OsError(Errno);
 impl OsError {
     /// Wraps the errno of a call that has just failed.
     #[cold]
-    #[inline(never)] // Callers on the path of a pin or an unmap save fewer registers.
+    #[inline(never)] // The functions that pin and unmap then save fewer registers.
     fn new(errno: Errno) -> OsError {
         OsError(match errno {
             // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
             Errno::UnknownErrno if Errno::last_raw() == ENOTSUPP => Errno::EOPNOTSUPP,
-            // A number without a name must not come out as 0, which means success.
+            // For a number without a name, EIO is returned, because 0 would mean success.
             Errno::UnknownErrno => Errno::EIO,
             named => named,
         })

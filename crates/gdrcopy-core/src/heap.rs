@@ -8,7 +8,8 @@ use nix::errno::Errno;
 
 use crate::error::{self, Result};
 
-/// More bytes than any one package, including the standard library, needs for small allocations that cannot fail.
+/// The number of bytes that [`require`] tests for. It is more than the small allocations of one call take in other
+/// packages and the standard library.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
 /// Fails if there is no memory for the small allocations that follow, of strings and of other packages. If one of those
@@ -35,8 +36,8 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` cannot return an error. malloc gives it the memory that `require_bytes` has just freed, unless another
-    // thread is faster.
+    // `Arc::new` cannot return an error. It gets the memory that `require_bytes` has just freed, unless another thread
+    // takes that first.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

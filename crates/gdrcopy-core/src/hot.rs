@@ -34,7 +34,8 @@ pub(crate) static HOT: Hot = Hot {
 };
 
 impl Hot {
-    /// Returns the routine for mappings of this type. This CPU runs it. It is a constant, so no ordering is needed.
+    /// Returns the routine for mappings of this type, which this CPU supports. Routines are constants, so the load of
+    /// the pointer needs no ordering.
     #[inline(always)]
     pub(crate) fn routine(&self, mapping_type: MappingType) -> &'static Routine {
         // SAFETY: the pointer was made from a `&'static Routine`, in `HOT` or in `set_routine`.
@@ -48,7 +49,8 @@ impl Hot {
     }
 }
 
-/// Selects the best routine at the first copy, so that copies need not test whether one is selected.
+/// The routine for write-combining mappings until one is selected. It selects the best routine at the first copy, so
+/// that copies need not test whether a routine is selected.
 static FIRST: Routine = Routine {
     name: routines::FIRST,
     // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.

@@ -54,14 +54,16 @@ impl RawPin {
         self.len
     }
 
-    /// Describes the pin, mapped or not. In persistent mode, asks the driver only once.
+    /// Describes the pin, mapped or not. If pins are persistent
+    /// ([`UsePersistentMapping`](crate::types::Attribute::UsePersistentMapping)), asks the driver only once.
     pub fn info(&self) -> Result<Info> {
         self.owner.check()?;
         let mapped = self.pinned.mapping_type();
         self.pinned.range.info(mapped)
     }
 
-    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
+    /// Returns whether the memory was freed while pinned. If so, the mapping is gone too. Persistent pins keep the
+    /// memory, so it is always false for them.
     pub fn callback_flag(&self) -> Result<bool> {
         self.owner.check()?;
         self.pinned.range.callback_flag()
@@ -71,7 +73,7 @@ impl RawPin {
     /// more than [`RawPin::len`], up to the end of the pages that the driver has pinned.
     ///
     /// # Safety
-    /// Bytes after [`RawPin::len`] are written only if the caller may write them. They can belong to someone else.
+    /// Bytes after [`RawPin::len`] are written only if the caller may write them. They can belong to other allocations.
     pub unsafe fn map(&self, len: usize, flag: MapFlag) -> Result<RawMapping> {
         self.owner.check()?;
         let mark = MappingGuard::set(&self.pinned)?;
@@ -96,7 +98,7 @@ impl RawPin {
     }
 
     /// Unpins the range if its mapping is gone. Otherwise the range stays pinned until the pin and the mapping are
-    /// dropped. After an error, the pin is unchanged, and this can be called again. After success, drop the pin.
+    /// dropped. After an error, the pin is unchanged, and the call can be repeated. After success, drop the pin.
     pub fn release(&mut self) -> Result<()> {
         if !self.pinned.is_mapped() {
             self.owner.check()?;

@@ -1,4 +1,4 @@
-//! Log lines of the C libraries on stderr, off unless `GDRCOPY_ENABLE_LOGGING` is set.
+//! Prints the log lines of the C libraries to stderr, if `GDRCOPY_ENABLE_LOGGING` is set.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::variables;
 
 /// From now on, prints log lines as the environment variables say.
 pub fn install() {
-    // This is not a `Once`, because a child that is forked off in the middle would wait for it forever.
+    // `INSTALLED` is not a `Once`, because a child that is forked off while the `Once` runs would wait for it forever.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
         // Fails only if there is another logger, which a C library does not have.
         let _ = log::set_logger(&Stderr);
@@ -59,7 +59,7 @@ impl Log for Stderr {
 }
 
 /// The largest size of a line in bytes. The rest of a longer line is cut off. The line is on the stack, because calls
-/// that release something log even if there is no memory.
+/// that close, unpin or unmap log even if there is no memory.
 const SIZE: usize = 1024;
 /// The end of a line that was cut off.
 const CUT: &[u8] = b"...\n";

@@ -1,4 +1,4 @@
-//! A lock for state that outlives a panic.
+//! A lock that can still be used after a thread has panicked while holding it.
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,8 @@ use nix::sys::pthread::pthread_self;
 /// state is valid at every point where a panic can occur.
 ///
 /// Built with `--cfg gdrapi_tsan`, each lock loads what the last unlock has stored, so that ThreadSanitizer sees their
-/// order. The slow path of the standard library's locks is precompiled without instrumentation, which hides it.
+/// order. Otherwise it can miss the order, because the slow path of the standard library's locks is precompiled without
+/// instrumentation.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     /// The thread that has locked the mutex by [`Mutex::lock_unless_here`], or 0.
@@ -37,9 +38,9 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks the mutex; `None` if this thread has locked it by this function. That happens in a hook of a function that
-    /// is called under the lock. A signal handler waits forever if it calls this function while, for a few
-    /// instructions, the mutex is locked and `thread` is 0.
+    /// Locks the mutex; `None` if this thread has locked it by this function. That happens if a program replaces a
+    /// function such as mmap that is called under the lock, and the replacement calls this library. A signal handler
+    /// waits forever if it calls this function in the few instructions for which the mutex is locked and `thread` is 0.
     pub fn lock_unless_here(&self) -> Option<Guard<'_, T>> {
         let this_thread = pthread_self() as usize;
         if self.thread.load(Ordering::Relaxed) == this_thread {

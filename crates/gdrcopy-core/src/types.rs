@@ -107,7 +107,7 @@ pub enum MapFlag {
 }
 
 impl MapFlag {
-    /// The mapping type asked for; `None` leaves it to the driver.
+    /// The mapping type asked for; `None` leaves the type to the driver.
     pub(crate) const fn wanted(self) -> Option<MappingType> {
         raw::mapping_type(self as u32)
     }
@@ -149,7 +149,7 @@ pub struct P2pTokens {
 pub enum Attribute {
     /// 1 if pinned memory stays alive and mapped until it is unpinned, even if the program frees it before.
     UsePersistentMapping = 1,
-    /// 1 if [`PinFlags::FORCE_PCIE`] can work.
+    /// 1 if the driver knows [`PinFlags::FORCE_PCIE`].
     SupportPinFlagForcePcie = 2,
     /// 1 if the dma-buf backend is in use, else 0.
     UsingDmaBufMmap = 3,

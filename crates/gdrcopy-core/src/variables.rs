@@ -18,9 +18,9 @@ pub struct Variable {
     pub values: &'static str,
 }
 
-/// Any value is taken, or the value is checked where it is used.
+/// The variable takes any value, or the code that uses the value checks it.
 const ANY: &str = "any value";
-/// Exactly `1` switches it on, as in NVIDIA's libgdrapi.
+/// Only the value `1` has an effect, as in NVIDIA's libgdrapi.
 const ONE: &str = "1, which switches it on";
 const LEVEL: &str = "a number from 1 to 4";
 
@@ -39,7 +39,7 @@ pub const ALL: [Variable; 6] =
 pub const GONE: [(&str, &str); 2] =
     [("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"), ("GDRCOPY_THREADS", "call cuMemcpy for large copies")];
 
-/// Logs what to use instead of variables that are set and no longer have an effect.
+/// Logs each variable that is set but no longer has an effect, and what to use instead.
 pub fn warn_of_gone() {
     for (name, instead) in GONE {
         if log::log_enabled!(log::Level::Warn) && env::var_os(name).is_some() {

@@ -1,9 +1,9 @@
 //! The backend without a kernel module. CUDA exports GPU memory as a dma-buf, and the dma-buf's descriptor is mapped.
 //!
-//! The backend needs CUDA 13.3. Opening it never calls cuInit, because programs open and close libraries while they
-//! probe, before they fork, and CUDA is unusable in children of a process that has initialized it. So the first pin
-//! calls cuInit. If CUDA is initialized already, opening asks the GPUs whether their memory can be mapped, because
-//! programs expect pins to work once they have a handle.
+//! The backend needs CUDA 13.3. Opening it never calls cuInit, because programs may open it only to probe, and fork
+//! afterwards. CUDA is unusable in children of a process that has initialized CUDA. So the first pin calls cuInit. If
+//! CUDA is initialized already, opening asks the GPUs whether their memory can be mapped, because programs expect pins
+//! to work once the backend is open.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl DmaBuf {
 pub fn can_map(driver: &Driver, device: Device) -> Result<bool> {
     match driver.attribute(device, DeviceAttribute::DmaBufMmap)? {
         Some(can) => Ok(can != 0),
-        // Drivers that do not know the exact attribute are asked for the wider one.
+        // A driver that does not know this attribute is asked whether it can export dma-bufs.
         None => can_export(driver, device),
     }
 }
@@ -81,7 +81,8 @@ fn any_gpu_maps(driver: &Driver, gpus: i32) -> Result<bool> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DmaBufExport {
-    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, even after that is unpinned and freed.
+    /// The descriptor of the dma-buf, which has `FD_CLOEXEC` set. The dma-buf keeps the memory in place, even after the
+    /// program has unpinned and freed the memory.
     pub fd: OwnedFd,
     /// The offset of the exported address in the dma-buf in bytes, less than a page of the host.
     pub offset: u64,
@@ -102,7 +103,7 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
         let gpu = place.device.ordinal();
         return Err(Error::NoDmaBufExport { gpu });
     }
-    // A GPU that only has PCIe refuses the flag, and does not need it.
+    // A GPU that only has PCIe refuses the flag for accesses over PCIe, and does not need it.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
     let fd = export_pages(driver, &place, &pages, over_pcie)?;
     Ok(DmaBufExport { fd, offset: address - pages.start, len: len_of(&pages) })
@@ -134,7 +135,7 @@ fn export_pages(driver: &Driver, place: &Place, pages: &Range<u64>, over_pcie: b
         check_descriptors()?;
     }
     let fd = exported?;
-    // Some drivers set this flag, others do not.
+    // Some CUDA drivers set FD_CLOEXEC, others do not.
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::no_descriptor)?;
     Ok(fd)
 }
@@ -155,7 +156,7 @@ fn check_descriptors() -> Result<()> {
 
 impl Source for DmaBuf {
     fn version(&self) -> Version {
-        // This backend has the features of that level.
+        // This backend has all features of the API version.
         Version::API
     }
 
@@ -171,13 +172,14 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // If the GPU is only a guess, the export decides.
+        // If `place.device` is only a guess, the export finds out whether the memory can be mapped.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });
         }
         let coherent = is_coherent(self.driver, place.device)?;
-        // A GPU that only has PCIe refuses the flag, so it is left out if the program has allowed that.
+        // A GPU that only has PCIe refuses the flag for accesses over PCIe. So the flag is left out there if the
+        // program has allowed that (`Options::force_pcie_compat`).
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let fd = export_pages(self.driver, &place, &pages, over_pcie)?;
@@ -193,7 +195,7 @@ impl Source for DmaBuf {
 struct DmaBufPin {
     fd: Descriptor,
     pages: Range<u64>,
-    /// The only type that its mappings can have.
+    /// The only type that mappings of the dma-buf can have.
     mapping_type: MappingType,
 }
 

@@ -1,7 +1,8 @@
-//! The backend over the kernel module, versions 2.0 to 2.6 and those that stay compatible.
+//! The backend over the kernel module gdrdrv, versions 2.0 to 2.6 and later versions that stay compatible.
 //!
-//! Version and attributes are cached per open. In persistent mode the description of a pin is cached too,
-//! because only this library can change it there.
+//! Each open connection caches the driver's version and attributes. If pins are persistent
+//! ([`Attribute::UsePersistentMapping`]), descriptions of pins are cached too, because only this library can change
+//! them.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -92,8 +93,8 @@ impl Gdrdrv {
         })
     }
 
-    /// Does without FORCE_PCIE if the GPU has no other link than PCIe ([`Options::force_pcie_compat`]). The type of a
-    /// mapping shows that, because only memory behind a coherent link is mapped cached. Otherwise returns `refusal`.
+    /// Pins without FORCE_PCIE if the GPU has no other link than PCIe ([`Options::force_pcie_compat`]), and otherwise
+    /// returns `refusal`. Makes a mapping to find out, because only memory behind a coherent link is mapped cached.
     fn pin_without_force_pcie(self: Arc<Self>, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default) {
@@ -161,7 +162,8 @@ impl Source for Gdrdrv {
     }
 
     fn close(self: Arc<Self>) -> Result<()> {
-        // Otherwise pins, or calls in other threads, still use the driver, and the last of them closes it.
+        // If this is not the last reference, pins or calls in other threads still use the driver. The last of them
+        // closes it.
         match Arc::into_inner(self) {
             Some(gdrdrv) => gdrdrv.file.close(),
             None => Ok(()),
@@ -174,9 +176,9 @@ impl Source for Gdrdrv {
 struct GdrdrvPin {
     gdrdrv: Arc<Gdrdrv>,
     handle: u64,
-    /// The driver's description of the pin, once it was asked for. Only its mapping type changes.
+    /// The driver's description of the pin; `None` until the driver was asked. Only the mapping type in it changes.
     facts: Mutex<Option<Info>>,
-    /// The mapping type last requested from the driver; 0 leaves it to the driver.
+    /// The mapping type last requested from the driver; 0 leaves the type to the driver.
     requested_type: AtomicU32,
     released: AtomicBool,
 }
@@ -228,7 +230,8 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // From the second call on, it can save a larger request to ask for the attribute.
+            // The driver is asked for the attribute only from the second call on. If pins are persistent, no later call
+            // needs GET_INFO, a larger request.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

@@ -1,4 +1,4 @@
-//! The backend without access to GPU memory, over host memory that CUDA has mapped for GPUs.
+//! The backend for host memory that CUDA has mapped for GPUs, which stands in for GPU memory.
 //!
 //! A pin looks the memory up, and a mapping is the memory itself, so nothing is pinned, mapped or unmapped here.
 
@@ -13,10 +13,10 @@ use crate::sys::mmap::Region;
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
-/// The only type of mapping.
+/// The type of all mappings of this backend.
 const MAPPING_TYPE: MappingType = MappingType::Caching;
 
-/// The CUDA driver, which looks the memory up.
+/// A connection to the CUDA driver, which looks up host memory.
 #[derive(Debug)]
 pub(super) struct Host {
     driver: &'static Driver,

@@ -38,8 +38,8 @@ pub trait Source: Send + Sync {
     }
 }
 
-// `Debug` is not a supertrait, because libgdrapi would then contain the descriptions of all backends, which it never
-// prints.
+// `Debug` is not a supertrait, because libgdrapi would then contain the code that prints each backend, which it never
+// calls.
 
 impl fmt::Debug for dyn Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +58,7 @@ impl fmt::Debug for dyn SourcePin {
 pub struct PinRequest {
     /// Device address of the first byte.
     pub address: u64,
-    /// The number of bytes. The module gdrdrv decides on 0; other backends refuse it.
+    /// The number of bytes. If it is 0, the module gdrdrv accepts or refuses it, and other backends refuse it.
     pub size: u64,
     pub flags: PinFlags,
     /// Tokens for drivers that still look at them.
@@ -102,14 +102,15 @@ pub trait SourcePin: Send + Sync {
     /// Maps the first `len` bytes, rounded up to host pages except in host memory, and returns the mapping's type.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins the range, or leaves that to `drop`. After an error, it is still pinned. After success, drop the pin.
+    /// Unpins the range, or leaves that to `drop`. After an error, the range is still pinned. After success, drop the
+    /// pin.
     fn unpin(&self) -> Result<()>;
 }
 
 /// A pin of the driver, which lasts as long as a `RawPin` or a mapping holds it.
 #[derive(Debug)]
 pub struct PinState<T: ?Sized = dyn SourcePin> {
-    /// The live mapping's type, or one of the values below.
+    /// The live mapping's type, [`NOT_MAPPED`] or [`BEING_MAPPED`].
     mapped: AtomicU32,
     pub(crate) range: T,
 }
@@ -152,7 +153,7 @@ impl MappingGuard {
         Ok(MappingGuard(Arc::clone(pinned)))
     }
 
-    /// Stores the type of the mapping, which is made now.
+    /// Stores the type of the mapping that was just made.
     pub(crate) fn set_type(&self, mapping_type: MappingType) {
         self.0.mapped.store(mapping_type as u32, Ordering::Release);
     }

@@ -15,9 +15,9 @@ use mixed::fence_if_mixed;
 pub use crate::routines::before_write as begin_batch;
 pub use crate::routines::store_unfenced;
 
-// Copies are inlined into the C functions, so that these store little but return addresses. The CPU executes past
-// SFENCE, but later stores, including those to the stack, queue behind it. Fewer stores mean fewer stalls in bursts of
-// small writes (docs/performance.md).
+// Copies are inlined into the C functions, so that the C functions store little on the stack but return addresses. The
+// CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer stores mean fewer
+// stalls in bursts of small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
 /// afterwards.
@@ -35,8 +35,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Does as [`to_mapping`], for callers that keep values across the call. Copies of at most 8 bytes that are not words
-/// are out of line, so that a word is copied without saving registers.
+/// Does as [`to_mapping`], for callers that need values in registers after the call. Copies of at most 8 bytes that are
+/// not words are out of line, so that a word is copied without saving registers.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -61,8 +61,8 @@ unsafe fn write_small(mapping_type: MappingType, dst: *mut u8, src: *const u8, l
     unsafe { to_mapping(mapping_type, dst, src, len) }
 }
 
-/// Copies `len` bytes from a mapping; they are no older than the call, and no older than what earlier
-/// calls of this thread returned.
+/// Copies `len` bytes from a mapping. The bytes are no older than the call, and no older than the bytes that earlier
+/// calls of this thread have copied.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `mapping_type`.
@@ -136,7 +136,8 @@ pub unsafe fn gather(
     gathered
 }
 
-/// Waits until the thread's earlier writes have arrived at the GPU, because a load through PCIe does not pass them.
+/// Waits until the thread's earlier writes have arrived at the GPU. It waits for a load, because a load over PCIe does
+/// not pass earlier writes.
 ///
 /// # Safety
 /// `src` is mapped.

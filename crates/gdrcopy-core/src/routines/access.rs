@@ -33,8 +33,8 @@ pub(super) unsafe fn load<T>(src: *const T) -> T {
     }
 }
 
-/// Writes a word by one store, which is allowed for mappings of any type. [`before_write`](super::before_write) and
-/// [`after_write`](super::after_write) order it.
+/// Writes a word by one store, which is allowed for mappings of any type. Callers call
+/// [`before_write`](super::before_write) before it and [`after_write`](super::after_write) after it.
 ///
 /// # Safety
 /// `dst` must be writable for a `T`, which has no padding, and aligned to its size.

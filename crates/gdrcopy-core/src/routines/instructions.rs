@@ -1,4 +1,4 @@
-//! The functions that a copy routine provides for loops over many copies, and such a loop.
+//! Two traits: the functions that a copy routine provides for loops over many copies, and such a loop.
 
 use super::routine::{BlockFn, CopyFn, Item};
 use super::shape::{CheckFn, Shaped};
@@ -26,11 +26,12 @@ pub(super) trait Instructions {
     const WRITE: CopyFn;
     /// Makes one of many writes, if it is not a word.
     const WRITE_ONE: CopyFn = Self::WRITE;
-    /// Does as `WRITE_ONE`, for 1 to 64 bytes. In a loop over one size, what depends on the size is computed once.
+    /// Does as `WRITE_ONE`, for 1 to 64 bytes. In a loop over writes of one size, the values that depend on the size
+    /// are computed only once.
     const WRITE_PART: CopyFn = Self::WRITE;
     /// The routine's copy function from device memory.
     const READ: CopyFn;
-    /// Checks some of many copies, from the first on.
+    /// Checks some of many copies, from the first on. The default checks none of them.
     const CHECK: CheckFn = |_, _, _| Some((0, 0));
     /// Fetches the cache line at a host address, because it is about to be stored. The address may be invalid.
     const FETCH_FOR_STORE: fn(*const u8) = |_| {};

@@ -3,17 +3,17 @@
 //! Loads overlap if the CPU executes them without an interruption. It executes some 500 instructions past the oldest
 //! load that it waits for (half of that if another thread shares the core), up to the next fence. And it must have
 //! predicted the branches between the loads. On an H200's host (Intel model 207, 2026-11-28), 16 gathers of two lines
-//! took 200 ns an item, but 620 ns with one branch an item that the CPU cannot predict, whatever the branch did. Masked
-//! and unaligned stores, stores at the same place of a page, calls, and 30 more instructions between the loads made no
-//! difference. The reason may be that loads after a wrong prediction go on, and that a load of a cache line takes a
-//! round trip of its own if another load is fetching the cache line.
+//! took 200 ns per item, but 620 ns with one unpredictable branch per item, whatever the branch did. Masked and
+//! unaligned stores, stores at the same offset in a page, calls, and 30 more instructions between the loads made no
+//! difference. The reason may be that loads after a wrong prediction are not canceled, and that a load of a cache line
+//! takes a round trip of its own if another load is fetching the cache line.
 //!
-//! A batch of a few writes ends before its stores have left the CPU, so it takes the time of its instructions. Writes
-//! of one size therefore have loops of their own, with as few stores as possible.
+//! A batch of a few writes ends before its stores have left the CPU, so the execution of its instructions is all that
+//! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
 //!
-//! Callers check all copies before the first one. Items that are all lines, words or aligned 16 bytes take the same few
-//! instructions each, and are loaded one after the other. All other gathers take three passes. The first lists the
-//! blocks of the items. The second loads the blocks, without a branch that depends on an item. The third copies the
+//! All copies are checked before the first one is made. Items that are all lines, words or aligned 16 bytes take the
+//! same few instructions each, and are loaded one after the other. All other gathers take three passes. The first lists
+//! the blocks of the items. The second loads the blocks, without a branch that depends on an item. The third copies the
 //! wanted bytes out.
 
 use core::mem::MaybeUninit;
@@ -28,12 +28,12 @@ use super::select::best;
 use super::shape::Shaped;
 use super::stores;
 
-/// The number of destinations of a gather that are fetched ahead. A store to a cache line that is in no near cache
-/// delays the loads after it by a round trip.
+/// The number of destinations of a gather whose cache lines are fetched ahead. A store to a cache line that is in no
+/// near cache delays the loads after the store by a round trip.
 const AHEAD: usize = 64;
 
-/// Loops over the numbers below `count`. The loop is unrolled, because a plain loop takes more instructions. The body
-/// is not a closure, so that it is inlined.
+/// Loops over the numbers below `count`. The loop is unrolled, because a plain loop takes more instructions. This is a
+/// macro and not a function with a closure, so that the body is inlined.
 macro_rules! unrolled {
     ($count:expr, $n:ident => $body:block) => {
         let fours = $count & !3;
@@ -48,8 +48,8 @@ macro_rules! unrolled {
     };
 }
 
-/// Makes the `count` writes that `item` returns to a mapping. [`before_write`](super::before_write) and
-/// [`after_write`](super::after_write) order them. Returns false, and makes none, if `shape` finds no shape.
+/// Makes the `count` writes that `item` returns to a mapping. Returns false, and makes none, if `shape` finds no shape.
+/// Callers call [`before_write`](super::before_write) before this and [`after_write`](super::after_write) after it.
 ///
 /// # Safety
 /// Each item must be as for [`write()`](super::write()), and have the found shape. The CPU must run the routine.
@@ -108,7 +108,8 @@ unsafe fn run_other<W: Work>(
     count: usize,
     item: impl Fn(usize) -> Item + Copy,
 ) -> bool {
-    // SAFETY: contract of this function. Cached memory takes any access, all other memory those of `Portable`.
+    // SAFETY: contract of this function. Cached memory allows any access. All other memory allows the accesses of
+    // `Portable`.
     unsafe {
         match routine.name {
             FIRST => run::<W>(best(), shape, count, item),
@@ -238,7 +239,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16 << 10;
 /// An item with more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
 const LARGEST: usize = 2 << 10;
-/// The number of bytes of the blocks that are listed without a branch.
+/// The number of bytes whose blocks are listed at once. An item of at most that many bytes takes no branch.
 const LISTED: usize = 2 * LINE;
 
 /// A place for each block, which has the block's address before the load, and the block's bytes afterwards. The buffer
@@ -270,7 +271,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
                 loop {
                     for at in (0..LISTED).step_by(I::BLOCK) {
                         let at = next + at;
-                        // Volatile stores are needed, because the compiler makes slower scatters of other stores.
+                        // The stores are volatile, because the compiler makes scatter instructions of plain stores,
+                        // which are slower.
                         // SAFETY: the buffer has room for the item's blocks, and for those that are listed in excess.
                         unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
                     }
@@ -310,8 +312,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
     }
 }
 
-/// Loads blocks to the places that have their addresses, `TURN` blocks in a turn of the loop. A turn loads the first
-/// block of each line, then the second block of each line, and so on.
+/// Loads each block to the place in the buffer that has the block's address. One turn of the loop loads `TURN` blocks.
+/// It loads the first block of each line, then the second block of each line, and so on.
 ///
 /// # Safety
 /// The contract of `Instructions`, for `count` blocks.
@@ -386,7 +388,7 @@ unsafe fn load_word<I: Instructions, const N: usize>(dst: *mut u8, src: *const u
     }
 }
 
-/// The C library's memcpy, for cached mappings.
+/// The functions of the routine for cached mappings, which use the C library's memcpy.
 struct Memcpy;
 
 impl Instructions for Memcpy {

@@ -8,7 +8,7 @@
 //! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
 //! write_many_unfenced, gather   many.rs    loops over many copies, by the instructions of a routine
 //! Shape                  shape.rs      what many copies have in common, and the check of them
-//! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
+//! by_line                stores.rs, loads.rs   cuts copies into aligned pieces, for all routines
 //! ```
 //!
 //! This directory depends on nothing else of the crate, because `tests/cross` builds it for other
@@ -137,7 +137,8 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
     value
 }
 
-/// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
+/// Copies `len` bytes of host memory to a mapping. Callers call [`before_write`] before it and [`after_write`] after
+/// it.
 ///
 /// # Safety
 /// The contract of [`write()`].

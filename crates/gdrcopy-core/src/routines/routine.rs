@@ -1,4 +1,4 @@
-//! A copy routine, that is the copy functions of one instruction set.
+//! The type of a copy routine. A routine consists of the copy functions that use one instruction set.
 
 use core::ptr;
 
@@ -25,7 +25,7 @@ pub struct Routine {
     /// The routine's name in `GDRCOPY_ISA`.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
-    /// `write` for a batch. Its stores may be unaligned (see the rules of `routines`).
+    /// Does as `write`, as a part of a batch. Its stores may be unaligned (see the rules of `routines`).
     pub(crate) write_one: CopyFn,
     pub(crate) read: CopyFn,
 }

@@ -1,10 +1,11 @@
 //! Finds the size and the alignment that many copies have in common.
 
-/// Three numbers that describe a copy. The first is its offset.
+/// Three numbers that describe a copy: its offset in the mapping, its host address and its size.
 pub(super) type Fields = [usize; 3];
 
-/// Checks copies, from the first on. Returns the number of those that it has checked, and the bitwise or of their
-/// offsets; `None` if a field is below its lowest or above its highest value. Fields above `isize::MAX` are below any.
+/// Checks copies, from the first on. Returns the number of copies that it has checked, and the bitwise or of their
+/// offsets; `None` if a field is below its lowest or above its highest value. Fields above `isize::MAX` count as
+/// negative, so they are below any lowest value.
 ///
 /// # Safety
 /// The CPU must have the instructions.

@@ -59,8 +59,8 @@ pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies whole lines by `store_line`, and the bytes before and after them by stores of at most one `W`.
-/// `H` is the word size between 8 bytes and `W`, or `W` itself if there is none.
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores of at most one `W`. `H` is a type
+/// whose size is between 8 bytes and the size of `W`, or `W` itself if there is no size between.
 ///
 /// # Safety
 /// The contract of [`super::write`]. `store_line` must copy a line.
@@ -108,7 +108,7 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
 const TWO_LINES: usize = 2 * LINE;
 
 /// Copies at most two lines by stores of at most one `W`, which need not be aligned, the widest first. `H` is as in
-/// [`by_line`]. The CPU makes two stores of one that straddles a cache line, which takes less than two instructions.
+/// [`by_line`]. The CPU splits a store that straddles a cache line in two, which takes less time than two instructions.
 ///
 /// # Safety
 /// The contract of [`super::write`].

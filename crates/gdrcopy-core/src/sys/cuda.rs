@@ -3,8 +3,8 @@
 //! `allocation` allocates, looks up and exports memory; `context` finds and sets the thread's current context.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. libcuda is
-//! never unloaded, because others in the process use it too. State is made here without a lock, so that a child forked
-//! in the middle never waits for one.
+//! never unloaded, because others in the process use it too. This module takes no lock. So a forked child never waits
+//! for a lock that another thread held at the fork.
 
 pub mod allocation;
 pub mod context;
@@ -31,7 +31,7 @@ pub enum DeviceAttribute {
     MemoryPools = 115,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
-    /// Such a dma-buf can be mapped.
+    /// A dma-buf of the device's memory can be mapped.
     DmaBufMmap = 152,
 }
 
@@ -50,7 +50,7 @@ const NOT_INITIALIZED: c_uint = 3;
 
 type Context = *mut c_void;
 
-/// Attributes of an address that are integers or addresses.
+/// Attributes of the memory at an address. The value of each is an integer or an address.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 enum PointerAttribute {
@@ -152,11 +152,11 @@ pub struct Driver {
     is_initialized: AtomicBool,
 }
 
-/// The CUDA driver once it is loaded, or why it cannot be used.
+/// The CUDA driver once it is loaded, or the reason why it cannot be used.
 static LOADED: OnceBox<Result<Driver>> = OnceBox::new();
 
-/// Returns the CUDA driver, and loads it first if it is not loaded. Fails if it is older than `needed` (1000 × major +
-/// 10 × minor). Asks CUDA only for its version, which needs no cuInit.
+/// Returns the CUDA driver, and loads it first if it is not loaded. Fails if the driver's version is below `needed`
+/// (1000 × major + 10 × minor). Asks CUDA only for its version, which needs no cuInit.
 pub fn load(needed: i32) -> Result<&'static Driver> {
     let loaded = match LOADED.get() {
         Some(loaded) => loaded,

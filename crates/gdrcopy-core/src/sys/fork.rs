@@ -2,8 +2,9 @@
 //!
 //! A child inherits copies of all our state, but neither the mappings nor the right to use the driver's descriptor. One
 //! page of memory distinguishes child and parent at the cost of a load, because the kernel clears it in every child
-//! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, which every `Owner` remembers and compares. It also holds
-//! the address range of the C handles, so that in a child the range check of every copy fails by itself.
+//! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, a number that differs between a parent and its children.
+//! Every `Owner` remembers the epoch, and compares it. The page also holds the address range of the C handles, so that
+//! in a child the range check of every copy fails by itself.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -114,7 +115,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes the result of `open`, a file that others may also open.
+    /// Takes the descriptor that `open` returns. Its file may be open several times, as a device file can be.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
@@ -123,7 +124,7 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// Takes a file that no one else can open.
+    /// Takes the descriptor of a file that cannot be opened a second time, such as a dma-buf.
     pub fn new(fd: OwnedFd) -> Descriptor {
         Descriptor { file: OpenFile::of(fd.into_raw_fd()), owner: Owner::current() }
     }
@@ -265,11 +266,12 @@ pub struct Page {
     epoch: AtomicU64,
 }
 
-/// The process's page.
+/// The page that the kernel clears in forked children.
 pub static PAGE: Page =
     Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
 
-/// True once the page is cleared in children. They inherit that, for children of their own.
+/// True once the kernel or libc has been asked to clear the page in children. A child inherits this, so that the page
+/// is cleared in its own children too.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// The last epoch that was given out. Children inherit it, and count on from there.
@@ -295,12 +297,12 @@ pub fn enter() -> Result<()> {
         IS_CLEARED_IN_CHILDREN.store(true, Ordering::Release);
     }
     let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
-    // Another thread may be first. Then its epoch is the process's.
+    // If another thread has stored an epoch first, the process keeps that one.
     let _ = PAGE.epoch.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
     Ok(())
 }
 
-/// Has the kernel clear the page in every child.
+/// Makes the kernel clear the page in every child.
 fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
         return Ok(()); // Miri has neither the advice nor children.
@@ -313,7 +315,7 @@ fn clear_in_children() -> nix::Result<()> {
     }
 }
 
-/// Has libc clear the page in every child made by `fork`.
+/// Makes libc clear the page in every child that `fork` makes.
 fn clear_after_fork() -> nix::Result<()> {
     extern "C" fn clear() {
         PAGE.epoch.store(0, Ordering::Release);
@@ -345,7 +347,7 @@ pub fn page_size() -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns the result of `look` in a forked child, which must be below 256.
+    /// Calls `look` in a forked child, and returns its result, which must be below 256.
     pub(crate) fn in_child(look: impl FnOnce() -> i32) -> i32 {
         // SAFETY: the child takes no lock and leaves by _exit.
         let child = unsafe { libc::fork() };

@@ -1,6 +1,6 @@
 //! The kernel module's interface: the ioctls on `/dev/gdrdrv`, and their structs.
 //!
-//! Every call goes through libc's symbols, so that it can be interposed.
+//! Every call goes through libc's symbols, so that a preloaded library can replace it.
 
 use std::ffi::CStr;
 use std::mem::{offset_of, size_of};
@@ -59,7 +59,7 @@ macro_rules! commands {
             const _: () = assert!($argument::NUMBER as u32 == $number);
         )+
 
-        /// The raw calls.
+        /// The raw calls of ioctl, one for each command.
         mod ioctl {
             $(nix::ioctl_readwrite_bad!($name, super::$argument::NUMBER, super::$argument);)+
         }
@@ -152,7 +152,7 @@ impl DeviceFile {
         Ok(DeviceFile(descriptor))
     }
 
-    /// Returns whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only serves to build it.
+    /// Returns whether gdrdrv uses the symbols of `nv-p2p-dummy`, a module for builds of gdrdrv without the GPU driver.
     /// Such a gdrdrv can be opened, but refuses every pin.
     pub fn is_bound_to_dummy() -> bool {
         access(DUMMY_HOLDER, AccessFlags::F_OK).is_ok()

@@ -92,10 +92,10 @@ impl Region {
     }
 
     /// Unmaps the driver's memory, but keeps its addresses reserved for the life of the process. So no later mmap gets
-    /// the addresses of stale pointers, and accesses by those raise SIGSEGV.
+    /// the addresses of stale pointers, and accesses by stale pointers raise SIGSEGV.
     ///
-    /// If that fails, the region is unmapped first, and its addresses are reserved then if the kernel allows it. If
-    /// unmapping fails too, the region is unchanged. Allocates nothing.
+    /// A reservation replaces the mapping in one step. If that step fails, the region is unmapped, and its addresses
+    /// are then reserved if possible. If unmapping fails too, the region is unchanged. Allocates nothing.
     pub fn retire(&mut self) -> Result<()> {
         self.owner.check()?;
         if !self.is_mapped {
@@ -154,7 +154,7 @@ pub unsafe fn reserve(address: Option<NonNull<c_void>>, len: usize) -> nix::Resu
     let in_place = if address.is_some() { MapFlags::MAP_FIXED } else { MapFlags::empty() };
     // SAFETY: contract of this function; without an address, no other memory is touched.
     match unsafe { mmap_anonymous(address.map(NonNull::addr), size, ProtFlags::PROT_NONE, RESERVED | in_place) } {
-        // The process may not lock that much.
+        // The process locks its memory (`mlockall`), and may not lock `len` more bytes.
         // SAFETY: contract of this function.
         Err(Errno::EAGAIN) => unsafe { reserve_unlocked(address, len) },
         Err(errno) => Err(errno),

@@ -1,4 +1,4 @@
-//! Calls to the kernel, to gdrdrv and to CUDA; forked children.
+//! Calls to the kernel, to gdrdrv and to CUDA, and the detection of forked children.
 
 pub mod cuda;
 pub mod fork;

@@ -7,7 +7,7 @@ use crate::routines::Routine;
 /// All sizes up to this one are checked; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Longer sizes, of several batches of lines, some with a rest.
+/// Longer sizes. The largest of them take several batches of lines, and some have a rest that is less than a line.
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
@@ -33,7 +33,7 @@ pub(crate) fn alignments() -> Vec<usize> {
     }
 }
 
-/// Copies all sizes from each source alignment to each destination alignment, by `read` or `write` of `subject`.
+/// Copies all sizes from each source alignment to each destination alignment by `copy`, and checks all bytes.
 pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const u8, usize)) {
     let name = routine.name();
     let all_alignments = alignments();
@@ -48,8 +48,9 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
         for &to in alignments {
             for &from in alignments {
                 let start = GUARD + to;
-                // The pointers come from the whole arenas, because reads may load more than the range.
-                let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from); // as in gather.rs
+                // The pointers come from the whole arenas, because reads may load more than the range. The source comes
+                // from a mutable pointer, because words are read by atomics.
+                let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from);
                 // SAFETY: the ranges are inside two arenas, which are whole lines.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };
 

@@ -59,7 +59,7 @@ impl Drop for LonePage {
     }
 }
 
-/// Copies all sizes to and from both edges of a page, and a little off them.
+/// Copies all sizes to and from both edges of a page, and places some bytes away from the edges.
 pub(crate) fn check(routine: &Routine) {
     let device = LonePage::new();
     let host = LonePage::new();

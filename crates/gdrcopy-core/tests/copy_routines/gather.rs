@@ -42,8 +42,8 @@ fn shape(device: *const u8, places: &[Place]) -> Shape {
     Shape::new(len, addresses)
 }
 
-/// Gathers the places from `device` to a new buffer, and checks each byte of that. Then writes them to another arena by
-/// a batch, and checks each byte of that. `case` is printed on failure.
+/// Gathers the places from `device` to a new buffer, and checks each byte of the buffer. Then writes the places to
+/// another arena by a batch, and checks each byte of that arena. `case` is printed on failure.
 fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignment: usize, case: &str) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
@@ -52,7 +52,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
         end += len + GUARD;
     }
     let mut host = vec![POISON; end];
-    let source = device.0.as_mut_ptr().cast_const(); // Words are read by atomics, so Rust wants memory to write to.
+    let source = device.0.as_mut_ptr().cast_const(); // Words are read by atomics, which need a mutable pointer.
     let to = host.as_mut_ptr();
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
     let gathered = unsafe {
@@ -119,7 +119,8 @@ pub(crate) fn check(routine: &Routine) {
     }
 }
 
-/// Writes copies by a batch, then reads them by a gather, and returns whether each was made.
+/// Writes copies by a batch, then reads them by a gather. Returns whether the batch was made, and whether the gather
+/// was.
 ///
 /// # Safety
 /// Valid copies lie in the mapping that starts at `device`, and `host` has room for each.

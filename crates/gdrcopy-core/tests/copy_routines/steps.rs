@@ -22,7 +22,7 @@ pub(crate) enum Event {
     FullFence,
 }
 
-/// The address of the watched pages. Faults elsewhere are real.
+/// The address of the watched pages. Faults at other addresses end the test.
 static START: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
@@ -41,7 +41,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     unsafe {
         let offset = (*info).si_addr().addr().wrapping_sub(START.load(Ordering::Relaxed));
         if offset >= LEN.load(Ordering::Relaxed) {
-            libc::signal(signal, libc::SIG_DFL); // The fault is real. It happens again, and ends the process.
+            libc::signal(signal, libc::SIG_DFL); // No test has caused the fault. It happens again and ends the process.
             return;
         }
         EVENTS.lock().expect("one thread").push(Event::Access);
@@ -49,7 +49,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Closes the pages that the last instruction may have opened, and records the next instruction if it is a fence.
+/// Makes the pages inaccessible again, in case `on_fault` has opened them for the last instruction. Records the next
+/// instruction if it is a fence.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three bytes
     // are read only if the first ones show that there are more.
@@ -72,7 +73,8 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a handler, which stays installed until a handler of faults meets a fault that no test has made.
+/// Installs a handler. It stays installed, except that handlers of faults uninstall themselves at a fault that no test
+/// has caused.
 pub(crate) fn handle(signal: c_int, handler: Handler) {
     // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
     unsafe {

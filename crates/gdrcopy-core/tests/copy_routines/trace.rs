@@ -51,8 +51,8 @@ struct Trace {
     page: *mut u8,
     /// The page's contents before each access.
     clean: [u8; WINDOW],
-    /// The page with all stores made to it. The page itself is cleaned after each access, so that
-    /// a second store of a byte shows.
+    /// The contents of the page after all stores. The page itself is reset after each access, so that a second store of
+    /// a byte is noticed.
     result: [u8; WINDOW],
     accesses: Vec<Access>,
 }
@@ -121,7 +121,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         let trace = TRACE.load(Ordering::Relaxed);
         let fault = (*info).si_addr().addr();
         if trace.is_null() || fault.wrapping_sub((*trace).page.addr()) >= PAGE {
-            libc::signal(signal, libc::SIG_DFL); // The fault is real. It happens again, and ends the process.
+            libc::signal(signal, libc::SIG_DFL); // No test has caused the fault. It happens again and ends the process.
             return;
         }
         let trace = &mut *trace;
@@ -142,7 +142,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 }
 
 /// Traces copies of many sizes from and to all alignments, and gathers and batches of two items. Leaves out the routine
-/// for cached mappings, which may access those in any way.
+/// for cached mappings, which may access such mappings in any way.
 pub(crate) fn check() {
     handle(SIGSEGV, on_fault);
     handle(SIGTRAP, on_step);
@@ -191,7 +191,8 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Checks that each byte is stored once, each word by one store, and that the portable routine's stores are natural.
+/// Checks that each byte is stored once, each word by one store, and that the portable routine's stores are naturally
+/// aligned words.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();

@@ -1,4 +1,5 @@
-//! Allocates GPU memory that can be pinned, or host memory in its place, and finds memory's CPU addresses and dma-bufs.
+//! Allocates GPU memory that can be pinned, or host memory in its place. Finds the CPU address of host memory, and
+//! exports GPU memory as dma-bufs.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -28,7 +29,7 @@ const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 /// The flag of cuMemGetHandleForAddressRange for accesses through PCIe.
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
-/// The capture mode of a thread that may make any call.
+/// The capture mode in which a thread may make any call while a stream is being captured.
 const RELAXED: c_uint = 2;
 
 /// Memory from [`Gpu::alloc`] or [`Gpu::alloc_host`].
@@ -51,7 +52,7 @@ pub struct Gpu {
     context: Context,
     /// CUDA's number of the context, if CUDA numbers contexts.
     id: Option<u64>,
-    /// The stream that orders the frees; null if the GPU does not support that. The stream has no other work.
+    /// The stream in which memory is freed; null if the GPU does not support that. The stream has no other work.
     frees: *mut c_void,
     owner: Owner,
 }
@@ -115,7 +116,7 @@ impl Gpu {
         })
     }
 
-    /// Allocates `len` bytes, at least 1, of zeroed, page-locked host memory at `address` for GPUs.
+    /// Allocates `len` bytes (at least 1) of zeroed, page-locked host memory, which GPUs access at its `address`.
     pub fn alloc_host(&self, len: usize) -> Result<Allocation> {
         let cu = &self.driver.cu;
         let find = cu.host_device_pointer()?;
@@ -125,10 +126,10 @@ impl Gpu {
             // SAFETY: the output is a local variable.
             let result = unsafe { cu.host_alloc()?(&mut host, len, PORTABLE | MAPPED) };
             self.driver.check("cuMemHostAlloc", result)?;
-            // SAFETY: as above.
+            // SAFETY: the output is a local variable.
             Ok(unsafe { find(&mut address, host, 0) })
         })?;
-        // SAFETY: `len` bytes were allocated there, and no one else has them.
+        // SAFETY: `len` bytes were allocated at `host`, and no one else has them.
         unsafe { ptr::write_bytes(host.cast::<u8>(), 0, len) };
         let memory = Allocation { address, host: host.expose_provenance(), id: self.driver.buffer_id(address).ok() };
         if let Err(error) = self.driver.check("cuMemHostGetDevicePointer", answer) {
@@ -180,7 +181,7 @@ impl Gpu {
         self.id.is_some() && self.driver.context_id(self.context).ok() == self.id
     }
 
-    /// Calls `work` in the retained context, whatever streams are being captured.
+    /// Calls `work` in the retained context. This works while streams are being captured, too.
     fn in_context<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.driver.outside_captures(|| self.driver.with_current(self.context, work))
     }
@@ -194,7 +195,7 @@ impl Drop for Gpu {
         // If CUDA does not number contexts, the stream is never destroyed.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
-                // SAFETY: `open` has made the stream, and its context exists. Frees in it are still done.
+                // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the frees in it.
                 let result = unsafe { self.driver.cu.stream_destroy()?(self.frees) };
                 self.driver.check("cuStreamDestroy", result)
             });

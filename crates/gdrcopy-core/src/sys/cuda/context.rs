@@ -11,7 +11,7 @@ use crate::types::GPU_PAGE_SIZE;
 #[derive(Debug)]
 pub struct Place {
     pub device: Device,
-    /// The context that the memory was allocated in; null if that is unknown, or the memory belongs to none.
+    /// The context that the memory was allocated in; null if it is unknown, or the memory belongs to no context.
     context: Context,
     /// True if CUDA knows an address in the range.
     pub is_known: bool,
@@ -20,7 +20,7 @@ pub struct Place {
 /// Returns the last address of a range, and all addresses at which an allocation may start in its first 64 KiB and in
 /// its last 64 KiB.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
-    /// CUDA's allocations start at multiples of this.
+    /// CUDA's allocations start at multiples of this number of bytes.
     const UNIT: u64 = 512;
     let end = address + len;
     let first = address..end.min(address.saturating_add(GPU_PAGE_SIZE));

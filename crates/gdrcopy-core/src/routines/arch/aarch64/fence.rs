@@ -5,8 +5,9 @@
 
 use core::arch::asm;
 
-/// Makes the loads of a read fresh, and orders them after those of all earlier reads. DMB LD would do for the order.
-/// DMB SY also keeps the loads after the thread's earlier stores, which the GPU may be answering.
+/// Makes the loads of a read fresh, and orders them after those of all earlier reads. DMB LD would suffice for this
+/// order. DMB SY also keeps the loads after the thread's earlier stores, because the GPU may have to answer these
+/// first.
 #[inline(always)]
 pub fn before_read() {
     full();

@@ -105,8 +105,8 @@ unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
 /// The size in bytes of the longest writes by stores that may straddle lines. The CPU splits such a store in two.
 const LARGEST_UNALIGNED: usize = 4 * LINE;
 
-/// Writes 1 to 64 bytes by one masked store, which may reach into the next line. Only if the load or the store would
-/// cross a page, writes them as [`write`].
+/// Writes 1 to 64 bytes by one masked store, which may reach into the next line. If the load or the store would cross a
+/// page, writes the bytes as [`write`] does.
 ///
 /// # Safety
 /// The contract of [`write_one`].
@@ -123,7 +123,7 @@ unsafe fn write_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Returns a number that has the bit of [`SMALLEST_PAGE`] if [`crosses_page`] is true.
+/// Returns a number in which the bit [`SMALLEST_PAGE`] is set if [`crosses_page`] returns true for the address.
 #[inline]
 fn change_of_page(address: *const u8) -> usize {
     address.addr() ^ address.addr().wrapping_add(LINE - 1)
@@ -163,7 +163,8 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// For each register, a mask of its lanes with first fields. Third fields are in the lanes of the previous mask.
+    /// For each of the three registers, a mask of the lanes with first fields. The mask before that, in a circle, has
+    /// the lanes with third fields.
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -173,7 +174,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
         })
     };
     let (lowest, highest) = (registers(lowest), registers(highest));
-    // The sign of a lane is set if a field in it is out of its range.
+    // A lane of `outside` becomes negative if a field in that lane is out of its range.
     let mut outside = _mm512_setzero_si512();
     let mut bits = [outside; 3];
     for eight in eights {
@@ -193,7 +194,8 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     Some((8 * eights.len(), offsets as usize))
 }
 
-/// The number of lines that are loaded before the first of them is stored. One core keeps that number in flight.
+/// The number of lines that are loaded before the first of them is stored. One core has at most that number of loads in
+/// flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
@@ -214,7 +216,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 
     // SAFETY: head, batches, lines and tail make up the range of this function's contract.
     unsafe {
-        // The calls by stack are tail calls, so that this function keeps no stack frame.
+        // The calls of `*_by_stack` are tail calls, so that this function needs no stack frame.
         if head > 0 && crosses_page(dst.wrapping_sub(src.addr() % LINE)) {
             return read_head_by_stack(dst, src, len, head);
         }
@@ -262,7 +264,7 @@ fn fetch_for_stores(dst: *const u8) {
     }
 }
 
-/// Copies the `len` bytes at `src`, all of one line.
+/// Copies the `len` bytes at `src`, which are all in one line.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `read`.
@@ -278,7 +280,8 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Stores the bytes of `line` that come from the `len` bytes at `src`, 1 to 64, all of that line.
+/// Stores `len` bytes (1 to 64) of `line`, a register that was loaded from the cache line around `src`. The bytes are
+/// those that came from `src`.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW, and `len` writable bytes at `dst`.

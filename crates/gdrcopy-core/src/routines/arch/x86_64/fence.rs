@@ -2,7 +2,7 @@
 //!
 //! The manuals promise an order for write-back (WB) memory only: loads are not reordered with loads, stores with
 //! stores, nor stores with earlier loads. Write-combining (WC) stores are gathered in buffers of their own and pass
-//! each other; WC loads may run ahead of their turn.
+//! each other. WC loads may be executed before earlier loads.
 
 use core::arch::asm;
 use core::sync::atomic::{Ordering, compiler_fence};

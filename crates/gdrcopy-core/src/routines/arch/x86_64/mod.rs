@@ -55,7 +55,7 @@ impl Cpu {
     }
 }
 
-/// Returns the name of the CPU's maker, in parts.
+/// Returns the name of the CPU's maker, such as "GenuineIntel", in three parts of four bytes.
 #[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
 fn maker() -> [[u8; 4]; 3] {
     // SAFETY: every x86-64 CPU has CPUID.
