@@ -43,7 +43,7 @@ pub use gdrcopy_core::error::OsError;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. The text says what to do.
+/// The reason why a call failed. The text says what to do.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

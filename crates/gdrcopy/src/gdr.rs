@@ -12,9 +12,9 @@ use crate::pin::Pin;
 /// An open connection to the driver. Cloning it is cheap. The connection is closed when the last clone is dropped and
 /// the last of its pins is gone.
 ///
-/// Any thread may use it. A forked child must open its own connection. Every call on an inherited one, except
-/// [`Gdr::close`], fails with [`GdrError::ForkedChild`] and touches nothing. Closing or dropping it closes the child's
-/// copy of the descriptor. An open copy would keep the parent's pins after the parent has ended.
+/// Any thread may use the connection. A forked child must open its own. Every call on an inherited connection, except
+/// [`Gdr::close`], fails with [`GdrError::ForkedChild`] and touches nothing. A child that closes or drops an inherited
+/// connection closes its copy of the descriptor. An open copy would keep the parent's pins after the parent has ended.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -66,7 +66,8 @@ impl Gdr {
         self.attribute(Attribute::UsePersistentMapping)
     }
 
-    /// Returns whether [`PinFlags::FORCE_PCIE`] can work.
+    /// Returns whether the driver knows [`PinFlags::FORCE_PCIE`]. A GPU that has no other link than PCIe refuses the
+    /// flag nevertheless.
     ///
     /// # Errors
     /// The driver's error. The driver is asked once.
@@ -89,7 +90,7 @@ impl Gdr {
     /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do.
     ///
     /// # Safety
-    /// From here on, everything is safe; so until the pin and its mapping are gone:
+    /// Mapping and accessing the pinned memory are safe calls, so until the pin and its mapping are gone:
     /// - the range must stay allocated. The driver keeps a freed range from being given to others only in persistent
     ///   mode ([`Gdr::is_persistent`]) and with dma-bufs. Elsewhere an access to a freed range raises SIGBUS;
     /// - writes through the mapping must not break anyone else's memory safety. The range must hold no memory that
@@ -112,7 +113,7 @@ impl Gdr {
         Ok(Pin::of_raw(raw))
     }
 
-    /// Closes the driver if this is the last clone and the last pin is gone, and returns the result of that. In a
+    /// Closes the driver if this is the last clone and the last pin is gone, and returns the result of closing. In a
     /// forked child, it closes the child's copy of the descriptor.
     ///
     /// # Errors
@@ -138,7 +139,7 @@ pub struct GdrOptions {
 }
 
 impl GdrOptions {
-    /// Uses this backend, and no other if it does not work.
+    /// Uses this backend. Only [`Backend::Auto`], the default, tries another one if the first does not work.
     pub fn backend(mut self, backend: Backend) -> GdrOptions {
         self.raw.backend = backend;
         self

@@ -8,10 +8,10 @@ use gdrcopy_core::types::{MapFlag, MappingType, PinFlags};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 
-/// A pinned range of GPU memory. It stays where it is, and can have one mapping at a time.
+/// A pinned range of GPU memory. The memory stays in place, and can have one mapping at a time.
 ///
-/// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone. A mapping is always taken down first,
-/// because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
+/// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone. The memory is always unmapped before it is
+/// unpinned, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -71,7 +71,8 @@ impl Pin {
     /// Describes the pin, mapped or not.
     ///
     /// # Errors
-    /// The driver's error. In persistent mode the driver is asked once.
+    /// The driver's error. In persistent mode ([`Gdr::is_persistent`](crate::Gdr::is_persistent)) the driver is asked
+    /// once.
     #[doc(alias("gdr_get_info", "gdr_get_info_v2"))]
     pub fn info(&self) -> Result<PinInfo> {
         let info = self.raw.info()?;
@@ -83,8 +84,8 @@ impl Pin {
         })
     }
 
-    /// Returns whether the memory was freed while it was pinned, which is possible in non-persistent mode. Then the
-    /// mapping is gone too, and accesses to it raise SIGBUS.
+    /// Returns whether the memory was freed while it was pinned. If so, the mapping is gone too, and accesses to it
+    /// raise SIGBUS. In persistent mode ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), this is always false.
     ///
     /// # Errors
     /// The driver's error.

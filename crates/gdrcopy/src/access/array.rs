@@ -63,7 +63,8 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes
     }
 
-    /// Returns the element `index`, which has 1, 2, 4 or 8 bytes, for loads and stores of one PCIe transaction each.
+    /// Returns the element `index` as a word, for loads and stores of one PCIe transaction each. The element must have
+    /// 1, 2, 4 or 8 bytes.
     ///
     /// # Errors
     /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if the element's address is not a multiple of its size.
@@ -165,7 +166,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.scatter(self.len, at, values)
     }
 
-    /// Returns the byte offset of the element `index`, or an error unless the array has `count` elements from there on.
+    /// Returns the byte offset of the element `index`. Fails if the array does not have `count` elements from there on.
     #[inline]
     fn offset(self, index: usize, count: usize) -> Result<usize> {
         match self.len.checked_sub(index) {

@@ -1,4 +1,4 @@
-//! Many writes, one fence.
+//! Batches of writes, which share one fence.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -46,7 +46,7 @@ impl<'m> MappedSlice<'m> {
 #[doc(alias("gdrx_begin", "gdrx_write_unfenced", "gdrx_fence"))]
 pub struct Batch<'m> {
     slice: MappedSlice<'m>,
-    /// The fence at the end orders only the stores of its own thread.
+    /// A batch cannot be sent to another thread, because the fence at its end orders only the stores of its own thread.
     not_send: PhantomData<*mut ()>,
 }
 
@@ -55,7 +55,7 @@ impl<'m> Batch<'m> {
     ///
     /// # Errors
     /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
-    /// nothing is written then, and the batch goes on.
+    /// nothing is written then, and the batch can still be used.
     #[inline]
     pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<()> {
         self.write_to(self.slice, offset, src)

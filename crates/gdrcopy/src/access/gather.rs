@@ -1,4 +1,4 @@
-//! Many words, read at once.
+//! Words that are read together.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use crate::access::word::Word;
 /// Words in different places, of any mappings, that are read together.
 ///
 /// One fence comes before all loads. The loads overlap on write-combining memory, so polling 64 flags takes a small
-/// multiple of the time for one. They are streaming loads there, because plain loads never overlap. A streaming load
-/// reads the cache line of 64 bytes that holds the word, or the part of this line that holds it. On device memory, and
+/// multiple of the time for one. These are streaming loads, because plain loads never overlap. A streaming load reads
+/// the cache line of 64 bytes that holds the word, or the part of this line that holds the word. On device memory, and
 /// with the routine `portable`, the loads are plain, and each takes a round trip.
 ///
 /// # Where to put flags

@@ -1,7 +1,7 @@
 //! Access to mapped GPU memory by slices, single words, arrays, batches of writes, and gathers.
 //!
-//! Everything here copies between host memory and the mapping; no reference to GPU memory ever exists. The order of
-//! the operations is stated at the crate's root.
+//! All functions copy between host memory and the mapping; no reference to GPU memory ever exists. The documentation at
+//! the crate's root states the order of the operations.
 
 mod array;
 mod batch;

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// Bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
 
-/// Returns the start and the length of a range of `all` bytes. The range may reach beyond them. If it ends before its
-/// start, or overflows, the error is the start and the length to report.
+/// Returns the start and the length of a range of `all` bytes or elements. The range may reach beyond them. If the
+/// range ends before its start, or overflows, returns the start and the length for the error message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -189,7 +189,7 @@ impl<'m> MappedSlice<'m> {
     pub fn read(self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.owner.check()?;
         let src = self.place(offset, dst.len())?;
-        // SAFETY: as in `write`.
+        // SAFETY: `place` has found the bytes inside the slice, which is mapped and accepts such accesses (invariant).
         unsafe { copy::from_mapping(self.accessed_as, dst.as_mut_ptr(), src, dst.len()) };
         Ok(())
     }
@@ -244,7 +244,8 @@ impl<'m> MappedSlice<'m> {
             let (offset, dst) = unsafe { &mut *items.add(n) };
             Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
-        // SAFETY: as in `write`; `check_items` has found the items inside the slice.
+        // SAFETY: `check_items` has found the items inside the slice, which is mapped and accepts such accesses
+        // (invariant).
         unsafe { copy::gather(self.accessed_as, shape, count, item) };
         Ok(())
     }
@@ -259,7 +260,7 @@ impl<'m> MappedSlice<'m> {
     /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
     /// nothing is written then.
     // Inlined, so that the caller need not store the words of `items`. Each such store would take the place of a write
-    // in the CPU's buffer (see `Work` in the core).
+    // in the CPU's store buffer (see `Work` in gdrcopy-core).
     #[inline]
     pub fn write_many(self, items: &[(usize, &[u8])]) -> Result<()> {
         let shape = self.check_items(items.iter().map(|(offset, src)| (*offset, src.len())))?;
@@ -271,13 +272,15 @@ impl<'m> MappedSlice<'m> {
             Item { dst: self.start.wrapping_add(offset), src: src.as_ptr(), len: src.len() }
         };
         copy::begin_batch();
-        // SAFETY: as in `read_many`.
+        // SAFETY: `check_items` has found the items inside the slice, which is mapped and accepts such accesses
+        // (invariant).
         unsafe { copy::write_many_unfenced(self.accessed_as, shape, count, item) };
         copy::end_batch();
         Ok(())
     }
 
-    /// Fails unless this process is the owner, and each of these offsets and lengths is inside. Returns the items' shape.
+    /// Returns the shape of items with these offsets and lengths. Fails if an item is not inside the slice, or if
+    /// another process has mapped the slice.
     #[inline]
     fn check_items(self, items: impl Iterator<Item = (usize, usize)>) -> Result<Shape> {
         self.owner.check()?;
@@ -306,8 +309,8 @@ impl<'m> MappedSlice<'m> {
             let src = self.start.wrapping_add(index * size_of::<T>());
             Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
         };
-        // SAFETY: as in `write`; `check_elements` has found the elements inside the slice, and `values` has that
-        // number.
+        // SAFETY: `check_elements` has found the elements inside the slice, which is mapped and accepts such accesses
+        // (invariant). `values` has the same number of elements.
         unsafe { copy::gather(self.accessed_as, shape, at.len(), item) };
         Ok(())
     }
@@ -324,14 +327,15 @@ impl<'m> MappedSlice<'m> {
             Item { dst, src: values.wrapping_add(n).cast(), len: size_of::<T>() }
         };
         copy::begin_batch();
-        // SAFETY: as in `gather`.
+        // SAFETY: `check_elements` has found the elements inside the slice, which is mapped and accepts such accesses
+        // (invariant). `values` has the same number of elements.
         unsafe { copy::write_many_unfenced(self.accessed_as, shape, at.len(), item) };
         copy::end_batch();
         Ok(())
     }
 
-    /// Returns the shape of the elements, or an error unless this process is the owner and all indexes are less than
-    /// `len`.
+    /// Returns the shape of the elements with the indexes `at`. Fails if an index is not less than `len`, or if another
+    /// process has mapped the slice.
     #[inline]
     fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;
@@ -354,7 +358,7 @@ impl<'m> MappedSlice<'m> {
     pub fn flush(self) -> Result<()> {
         self.owner.check()?;
         let byte = self.place(0, 1)?;
-        // SAFETY: as in `write`.
+        // SAFETY: `place` has found the byte inside the slice, which is mapped (invariant).
         unsafe { copy::flush(byte) };
         Ok(())
     }
@@ -369,7 +373,7 @@ impl<'m> MappedSlice<'m> {
         self.owner
     }
 
-    /// Returns the address of the `len` bytes from `offset` on.
+    /// Returns the address of the `len` bytes from `offset` on. Fails if they are not all inside the slice.
     #[inline]
     pub(super) fn place(self, offset: usize, len: usize) -> Result<*mut u8> {
         if len <= self.len && offset <= self.len - len {

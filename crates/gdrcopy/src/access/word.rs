@@ -64,9 +64,9 @@ impl<T> Clone for Word<'_, T> {
 
 impl<T> Copy for Word<'_, T> {}
 
-// SAFETY: as for `MappedSlice`.
+// SAFETY: the address is valid in every thread, and all accesses to it are atomic.
 unsafe impl<T: Pod> Send for Word<'_, T> {}
-// SAFETY: as for `MappedSlice`.
+// SAFETY: as for `Send`.
 unsafe impl<T: Pod> Sync for Word<'_, T> {}
 
 impl<'m, T: Pod> Word<'m, T> {
@@ -103,7 +103,7 @@ impl<'m, T: Pod> Word<'m, T> {
     #[inline]
     pub fn load(self) -> T {
         self.owner.assert();
-        // SAFETY: a `T` is mapped there, and aligned (invariant).
+        // SAFETY: a `T` is mapped at `self.at`, and aligned to its size (invariant).
         unsafe { copy::load(self.at) }
     }
 
@@ -115,13 +115,13 @@ impl<'m, T: Pod> Word<'m, T> {
     #[inline]
     pub fn store(self, value: T) {
         self.owner.assert();
-        // SAFETY: as in `load`.
+        // SAFETY: a `T` is mapped at `self.at`, and aligned to its size (invariant).
         unsafe { copy::store(self.at, value) }
     }
 
     /// Reads the word again and again until `predicate` accepts the value, and returns this value. If `deadline` is
-    /// `None`, it waits forever. Each read is an acquire, so everything that a GPU kernel wrote before it released the
-    /// value is visible afterwards.
+    /// `None`, the call waits forever. Each read is an acquire, so everything that a GPU kernel wrote before it
+    /// released the value is visible to later reads by this crate.
     ///
     /// ```
     /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -171,7 +171,7 @@ impl<'m, T: Pod> Word<'m, T> {
     #[inline]
     pub(super) fn store_unfenced(self, value: T) {
         self.owner.assert();
-        // SAFETY: as in `load`.
+        // SAFETY: a `T` is mapped at `self.at`, and aligned to its size (invariant).
         unsafe { copy::store_unfenced(self.at, value) }
     }
 

@@ -26,7 +26,7 @@ pub struct CudaAllocator {
 }
 
 impl CudaAllocator {
-    /// Returns an allocator for the GPU with this number, among those that `CUDA_VISIBLE_DEVICES` leaves. It
+    /// Returns an allocator for the GPU with this number, among those that `CUDA_VISIBLE_DEVICES` shows. The call
     /// initializes CUDA, and retains the GPU's primary context, which CUDA creates if there is none.
     ///
     /// # Errors
@@ -94,9 +94,9 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Allocates `len` bytes, which all contexts can use. It retains the primary context of the calling thread's GPU,
-    /// or of GPU 0 if the thread has no context. The memory is gone if that GPU is reset. The call initializes CUDA if
-    /// nothing has done so, and may wait for the GPU.
+    /// Allocates `len` bytes, which all contexts can use. The call retains the primary context of the calling thread's
+    /// GPU, or of GPU 0 if the thread has no context. A reset of that GPU frees the memory. The call initializes CUDA
+    /// if the process has not done so, and may wait for the GPU.
     ///
     /// # Errors
     /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::NoCuda`](crate::GdrError::NoCuda),

@@ -88,8 +88,9 @@ impl RawMemory {
     /// Returns the `len` bytes from device address `address` (a `CUdeviceptr`) on.
     ///
     /// # Safety
-    /// The range must stay allocated until the value is dropped, and all buffers of a pool that was made of it. Until
-    /// then, only GPU kernels, CUDA, and the mapping or pool of this value may write it (contract of [`DeviceMemory`]).
+    /// The range must stay allocated until this value and all buffers of a pool made of it are dropped. Until then,
+    /// only GPU kernels, CUDA, and the mapping or pool of this value may write to the range (contract of
+    /// [`DeviceMemory`]).
     pub unsafe fn new(address: u64, len: usize) -> RawMemory {
         RawMemory { address, len }
     }

@@ -40,7 +40,8 @@ pub type OwnedWords<T> = Owned<Words<'static, T>>;
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
-    /// Invariant: a reference that the view gives out lives no longer than a borrow of this value, or keeps `memory`.
+    /// Invariant: nothing that code gets from the view lives longer than a borrow of this value, unless it keeps
+    /// `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }
@@ -70,10 +71,10 @@ impl<V: View> Owned<V> {
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
     ) -> Result<Owned<V>> {
         let slice = memory.as_slice();
-        // SAFETY: the slice is valid while the value in `memory` is borrowed. Until the last clone of this `Arc` is
-        // gone, this value counts as borrowed: it stays where it is, and nothing gets it exclusively or takes it out.
-        // `view` works for every lifetime, so it can keep the slice only in the view that it returns, which stays
-        // beside `memory`.
+        // SAFETY: the slice is valid while the value in `memory` is borrowed. Until the last clone of `memory` is gone,
+        // the value counts as borrowed: it stays where it is, and nothing gets exclusive access to it or takes it out.
+        // `view` works for every lifetime, so it can keep the slice only in the view that it returns. That view is kept
+        // together with `memory`.
         let slice = unsafe { mem::transmute::<MappedSlice<'_>, MappedSlice<'static>>(slice) };
         let view = view(slice)?;
         Ok(Owned { view, memory })
@@ -99,7 +100,7 @@ impl<T: Pod> OwnedWords<T> {
     /// Calls [`Words::load_all`].
     ///
     /// # Panics
-    /// Panics if that method does.
+    /// Panics if [`Words::load_all`] does.
     pub fn load_all(&self, values: &mut [T]) {
         self.view.load_all(values);
     }

@@ -36,8 +36,8 @@ impl Pool {
         self.own(bytes.ok_or(GdrError::RangeOverflow)?, |memory| memory.array(0, len))
     }
 
-    /// Allocates a buffer of this many zeros, and returns the view that `view` makes of it, once the GPU sees its
-    /// bytes.
+    /// Allocates a buffer of `bytes` zeros, and makes a view of it by `view`. Returns the view once the GPU sees the
+    /// bytes of the buffer.
     fn own<V: View>(
         &self,
         bytes: usize,

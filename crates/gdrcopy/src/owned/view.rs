@@ -16,7 +16,8 @@ use crate::access::{Array, MappedSlice, Word, Words};
 pub trait View: private::Shorten {}
 
 pub(super) mod private {
-    /// This trait is private, because `Owned` is sound only if `shorten` keeps nothing for `'static`.
+    /// Views that `Owned` can contain. The trait is private, because `Owned` is sound only if no implementation of
+    /// `shorten` keeps the view that has the lifetime `'static`.
     pub trait Shorten {
         /// The same view, of memory that exists for `'m`.
         type Of<'m>: Clone;

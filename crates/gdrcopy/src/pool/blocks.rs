@@ -77,7 +77,7 @@ impl Blocks {
         self.change_page(page, |free| free.take(len, align))
     }
 
-    /// Changes the free ranges of a shared page. A page that is all free then is no longer shared.
+    /// Changes the free ranges of a shared page. If the whole page is free after that, it is no longer shared.
     fn change_page<T>(&mut self, page: u64, change: impl FnOnce(&mut FreeRanges) -> T) -> T {
         let free = self.shared.get_mut(&page).expect("a shared page");
         self.largest.remove(&(free.largest(), page));
@@ -123,7 +123,7 @@ impl Blocks {
 struct FreeRanges {
     /// The end of each free range, by its start.
     ends: BTreeMap<u64, u64>,
-    /// The size and start of the same free ranges, so that ranges that are too small are not searched.
+    /// The size and start of the free ranges in `ends`, so that ranges that are too small are not searched.
     sizes: BTreeSet<(u64, u64)>,
 }
 

@@ -29,8 +29,8 @@ pub struct PoolBuffer {
 }
 
 impl PoolBuffer {
-    /// Takes a buffer of `len` bytes in this chunk, or returns `None` if it has no room. `len` is at least 1, and
-    /// `align` is a power of two.
+    /// Takes a buffer of `len` bytes in this chunk, or returns `None` if the chunk has no room. `len` is at least 1,
+    /// and `align` is a power of two.
     pub(super) fn take(chunk: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
         let block = chunk.take(len as u64, align)?;
         Some(PoolBuffer { chunk: Arc::clone(chunk), block, len })

@@ -69,7 +69,7 @@ pub struct Pool {
     allocator: Option<Box<dyn DeviceAllocator>>,
     options: PoolOptions,
     chunks: Mutex<Chunks>,
-    /// This lock is held while a shared chunk is made, so that threads that wait for one do not each make one.
+    /// This lock is held while a shared chunk is made, so that several threads that need a chunk make only one.
     growth: Mutex<()>,
     owner: Owner,
 }
@@ -109,7 +109,7 @@ pub struct PoolReport {
 }
 
 impl PoolOptions {
-    /// Makes a pool that takes memory from the allocator when a buffer needs it. It takes no memory now.
+    /// Makes a pool that takes memory from the allocator when a buffer needs it. This call takes no memory.
     pub fn build(self, gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
         self.pool(gdr, Some(Box::new(allocator)), Vec::new())
     }
@@ -197,7 +197,7 @@ impl Pool {
             return Ok(buffer);
         }
         let _growth = self.growth.lock();
-        // Another thread may have made a chunk in the meantime.
+        // Another thread may have made a chunk while this thread waited for the lock.
         if let Some(buffer) = self.take(len, align) {
             return Ok(buffer);
         }
@@ -259,8 +259,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns the use of the pool's memory. While other threads allocate and drop buffers, the numbers of different
-    /// chunks may be of different moments.
+    /// Returns how much of the pool's memory is in use. Chunks are counted one after the other, so their numbers may
+    /// not fit together while other threads allocate and drop buffers.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`].

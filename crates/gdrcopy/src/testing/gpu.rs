@@ -97,13 +97,13 @@ struct Pinned {
 const LEN: usize = 64 << 20;
 /// The largest size of a GPU's memory in bytes.
 const MOST: usize = 1 << 40;
-/// The device address of the first GPU. CUDA never uses such addresses, so a real driver refuses them.
+/// The device address of the first GPU's memory. CUDA never uses such addresses, so a real driver refuses them.
 const START: u64 = 1 << 62;
 /// The number of GPUs that were made. Each gets its own range of addresses, so that no GPU pins memory of another.
 static GPUS: AtomicU64 = AtomicU64::new(0);
 /// The smallest alignment of cuMemAlloc.
 const ALIGN: u64 = 256;
-/// The type of all mappings.
+/// The type of all mappings of simulated GPUs.
 const KIND: MappingType = MappingType::WriteCombining;
 
 impl Gpu {

@@ -19,7 +19,7 @@ pub(crate) struct Memory {
 /// sizes, as they do with the memory of a GPU.
 #[cfg(not(miri))]
 type Zeros = memmap2::MmapMut;
-/// Miri cannot map such memory. The tests that it runs do not write to one place in this manner.
+/// Miri cannot map memory. The tests that it runs do not write to one place by accesses of different sizes.
 #[cfg(miri)]
 type Zeros = Vec<u8>;
 
@@ -37,13 +37,13 @@ fn zeros(len: usize) -> Zeros {
 impl Memory {
     /// Returns this many zeros at a multiple of `align` bytes. `align` is a power of two and at least 64.
     pub(crate) fn aligned(bytes: usize, align: usize) -> Memory {
-        // Copy routines read whole cache lines.
+        // The size is rounded up to whole cache lines, because copy routines read whole lines.
         let mut zeros = zeros(align + bytes.next_multiple_of(64));
         let start = zeros.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(align));
         let address = NonNull::new(start).expect("not at 0");
-        // The region stores the identity of this process, so the process must have its final one. If another test
-        // made the first call of `enter` later, the region would seem to belong to another process.
+        // The region stores the epoch of this process, which the first call of `fork::enter` sets. If another test made
+        // that call later, the region would seem to belong to another process.
         fork::enter().expect("memory for a page");
         Memory {
             // SAFETY: `_zeros` keeps these bytes, which nothing else accesses.
