@@ -17,7 +17,7 @@
 enum { MISMATCH = 1, UNUSABLE = 2 };
 
 #define LARGEST (16UL << 20)
-#define COPIES 1000 /* per measurement; fewer of large sizes, so that they copy 16 MiB in all */
+#define COPIES 1000 /* copies per measurement; of large sizes there are fewer, 16 MiB in all */
 #define UNALIGNED 3
 
 static gdr_mh_t pinned;

@@ -1,4 +1,5 @@
-//! Writes a message to GPU memory through a mapping, and reads it back. docs/gdremu.md runs this without a GPU.
+//! Writes a message to GPU memory through a mapping, and reads it back. docs/gdremu.md says how to run this test
+//! without a GPU.
 
 #[test]
 fn message_arrives() -> Result<(), gdrcopy::Error> {

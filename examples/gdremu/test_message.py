@@ -1,4 +1,5 @@
-"""Writes a message to GPU memory through a mapping; CUDA must see it. docs/gdremu.md runs this without a GPU."""
+"""Writes a message to GPU memory through a mapping, and checks that CUDA reads it there. docs/gdremu.md says how to run
+this test without a GPU."""
 
 import ctypes
 

@@ -1,6 +1,6 @@
 /* Times many copies at once: by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by one cuMemcpyAsync for each.
- * The times are medians in us until all copies have arrived. Host memory is page-locked, so that CUDA's copies are
- * fast. */
+ * The times are medians in microseconds, until all copies have arrived. Host memory is page-locked, so that CUDA's copies
+ * are fast. */
 #include "example.h"
 
 #define SIZE (64 << 20)
@@ -10,7 +10,7 @@
 #endif
 #define PATTERN 0x5a
 
-/* CUmemcpyAttributes of CUDA. All copies have the same ones. */
+/* CUmemcpyAttributes of CUDA. All copies have the same attributes. */
 struct attributes {
     int source_order; /* 1: the order of the stream */
     int source_hint[2], target_hint[2];

@@ -1,6 +1,6 @@
-// An order book in GPU memory. The CPU changes price levels all over the book, and then rings a doorbell. The doorbell
-// is a word that a GPU kernel polls before it reads the levels. Here the CPU reads them back, by a gather. Programs can
-// include cuda.h in place of cuda_driver.h.
+// An order book in GPU memory. The CPU changes price levels at random places of the book, and then rings a doorbell.
+// The doorbell is a word that a GPU kernel polls before it reads the levels. In this example the CPU reads the levels
+// back, by a gather. Programs can include cuda.h in place of cuda_driver.h.
 #include "cuda_driver.h"
 #include "gdrx.hpp"
 

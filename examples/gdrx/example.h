@@ -1,4 +1,5 @@
-/* Mapped GPU memory, times, and their output for the examples. Programs can include cuda.h in place of cuda_driver.h. */
+/* Functions for the examples: they map GPU memory, and measure and print times. Programs can include cuda.h in place of
+ * cuda_driver.h. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 

@@ -8,7 +8,7 @@
 
 #define SIZE (256 * 1024)
 
-/* The facts that the daemon needs besides the descriptor. */
+/* The part of the dma-buf that the daemon maps, and the type of the mapping. */
 struct part {
     uint64_t offset;
     uint64_t size;
@@ -37,7 +37,7 @@ static void send_part(int socket, const struct part *part, int fd)
     must("sendmsg", sendmsg(socket, &message, 0) != sizeof(*part));
 }
 
-/* Receives the facts, and returns the descriptor that came with them. */
+/* Receives the struct part, and returns the descriptor that came with it. */
 static int receive_part(int socket, struct part *part)
 {
     union control control;

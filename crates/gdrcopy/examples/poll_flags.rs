@@ -9,7 +9,7 @@ use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
 use gdrcopy::{Error, Gdr, Mapped, Words};
 
 const FLAGS: usize = 64;
-/// Bytes from one flag to the next. Each flag has a cache line of its own.
+/// The number of bytes from one flag to the next. Each flag has a cache line of its own.
 const STRIDE: usize = 64;
 const PAGE: usize = 1 << 16;
 

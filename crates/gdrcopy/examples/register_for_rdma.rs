@@ -38,7 +38,7 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
     }
 }
 
-/// Prints the memory in place of registering it.
+/// A device that only prints the memory instead of registering it.
 struct Printer;
 
 impl RdmaDevice for Printer {

@@ -73,7 +73,7 @@ fn cdylib_of_a_dependent_has_no_c_api_and_is_unloaded_after_use() {
     let dynamic = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("(NEEDED)"), "{dynamic}");
     assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
-    // Programs unload plugins like this.
+    // Programs may load and unload a plugin several times.
     for _ in 0..3 {
         // SAFETY: the library has only the initializers of Rust's standard library.
         let plugin = unsafe { Library::new(&library) }.expect("loads");

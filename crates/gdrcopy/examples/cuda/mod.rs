@@ -1,5 +1,5 @@
-//! The few CUDA calls that examples and tests make. They look CUDA up at run time, and so build without it. Other
-//! programs use a crate such as cudarc.
+//! The functions of CUDA that examples and tests call. CUDA is loaded at run time, so examples and tests build without
+//! it. Other programs use a crate such as cudarc.
 #![allow(dead_code, reason = "each program calls a part")]
 
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -13,7 +13,7 @@ pub(crate) struct Cuda(Library);
 /// A function of a PTX module.
 pub(crate) struct Kernel(*mut c_void);
 
-/// The arguments of `cuLaunchKernel`.
+/// The type of `cuLaunchKernel`.
 type Launch = extern "C" fn(
     *mut c_void,
     c_uint,
@@ -52,7 +52,7 @@ impl Cuda {
     /// Releases device 0's primary context once, and returns whether the context is still active.
     pub(crate) fn release(&self) -> bool {
         let (mut flags, mut is_active) = (0, 0);
-        // SAFETY: as in `new`.
+        // SAFETY: the signature is that of the CUDA driver API, and the arguments are valid.
         unsafe {
             self.call::<extern "C" fn(c_int) -> c_int>("cuDevicePrimaryCtxRelease_v2", |f| f(0));
             self.call::<extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int>("cuDevicePrimaryCtxGetState", |f| {
@@ -65,7 +65,7 @@ impl Cuda {
     /// Allocates GPU memory, and returns its address.
     pub(crate) fn alloc(&self, bytes: usize) -> u64 {
         let mut address = 0;
-        // SAFETY: as in `new`.
+        // SAFETY: the signature is that of the CUDA driver API, and the arguments are valid.
         unsafe {
             self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| f(&mut address, bytes));
         }
@@ -74,13 +74,13 @@ impl Cuda {
 
     /// Frees memory that `alloc` returned.
     pub(crate) fn free(&self, address: u64) {
-        // SAFETY: as in `new`.
+        // SAFETY: the signature is that of the CUDA driver API, and the arguments are valid.
         unsafe { self.call::<extern "C" fn(u64) -> c_int>("cuMemFree_v2", |f| f(address)) }
     }
 
     /// Fills GPU memory with zeros.
     pub(crate) fn clear(&self, address: u64, len: usize) {
-        // SAFETY: as in `new`.
+        // SAFETY: the signature is that of the CUDA driver API, and the arguments are valid.
         unsafe { self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| f(address, 0, len)) }
         self.synchronize();
     }
@@ -88,7 +88,7 @@ impl Cuda {
     /// Returns `len` bytes of GPU memory, copied by CUDA.
     pub(crate) fn read(&self, address: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0_u8; len];
-        // SAFETY: as in `new`; the host range is `bytes`.
+        // SAFETY: the signature is that of the CUDA driver API, and `bytes` has room for `len` bytes.
         unsafe {
             self.call::<extern "C" fn(*mut u8, u64, usize) -> c_int>("cuMemcpyDtoH_v2", |f| {
                 f(bytes.as_mut_ptr(), address, len)
@@ -99,7 +99,7 @@ impl Cuda {
 
     /// Writes GPU memory by a copy of CUDA.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
-        // SAFETY: as in `read`.
+        // SAFETY: the signature is that of the CUDA driver API, and the host range is `bytes`.
         unsafe {
             self.call::<extern "C" fn(u64, *const u8, usize) -> c_int>("cuMemcpyHtoD_v2", |f| {
                 f(address, bytes.as_ptr(), bytes.len())
@@ -113,7 +113,8 @@ impl Cuda {
         let (ptx, name) = (CString::new(ptx), CString::new(name));
         let (ptx, name) = (ptx.expect("text"), name.expect("a name"));
         let (mut module, mut kernel) = (null_mut(), Kernel(null_mut()));
-        // SAFETY: as in `new`; both strings end with a NUL. The module is never unloaded.
+        // SAFETY: the signatures are those of the CUDA driver API, and both strings end with a NUL. The module is never
+        // unloaded.
         unsafe {
             self.call::<extern "C" fn(*mut *mut c_void, *const c_void) -> c_int>("cuModuleLoadData", |f| {
                 f(&mut module, ptx.as_ptr().cast())
@@ -135,7 +136,7 @@ impl Cuda {
         let mut places: Vec<*mut c_void> = places.collect();
         let (stream, extra) = (null_mut(), null_mut());
         let places = places.as_mut_ptr();
-        // SAFETY: as in `new`; contract of this function.
+        // SAFETY: the signature is that of the CUDA driver API; contract of this function.
         unsafe {
             self.call::<Launch>("cuLaunchKernel", |f| f(kernel.0, 1, 1, 1, threads, 1, 1, 0, stream, places, extra));
         }
@@ -143,7 +144,7 @@ impl Cuda {
 
     /// Waits until all GPU kernels and copies have ended.
     pub(crate) fn synchronize(&self) {
-        // SAFETY: as in `new`.
+        // SAFETY: the signature is that of the CUDA driver API, and the arguments are valid.
         unsafe { self.call::<extern "C" fn() -> c_int>("cuCtxSynchronize", |f| f()) }
     }
 

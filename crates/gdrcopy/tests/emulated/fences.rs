@@ -62,10 +62,10 @@ fn accesses_of_the_crate_are_fenced() {
     });
 }
 
-/// `struct gdrx_map`.
+/// Room for a `struct gdrx_map` of the C header, which has 40 bytes.
 type Map = [u64; 6];
 
-/// `struct gdrx_copy`.
+/// `struct gdrx_copy` of the C header.
 #[repr(C)]
 struct Copy {
     offset: usize,

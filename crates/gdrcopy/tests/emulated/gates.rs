@@ -1,4 +1,4 @@
-//! Tests which backend `Gdr::open` uses, or which error it returns, by the options of gdremu.
+//! Tests which backend `Gdr::open` uses, or which error it returns, for different options of gdremu.
 
 use crate::under_gdremu::{Test, options, tests};
 use gdrcopy::Gdr;
@@ -19,7 +19,7 @@ pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--gdrdrv-errno EMFILE", Err(libc::EMFILE)),
     ("--no-gdrdrv --cuda-version 13.2", Err(libc::ENOENT)),
     ("--profile dmabuf", Ok("dma-bufs")),
-    // Opening does not query GPUs, because that would need cuInit.
+    // The process has not initialized CUDA, so opening does not ask whether a GPU's memory can be mapped.
     ("--profile dmabuf-mixed", Ok("dma-bufs")),
     ("--profile dmabuf-none", Ok("dma-bufs")),
     ("--driver-version 1.9 --cuda-version 13.3", Ok("dma-bufs")),

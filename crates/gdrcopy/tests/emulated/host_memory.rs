@@ -114,7 +114,7 @@ fn memory_is_freed_when_dropped() {
     let memory = HostMemory::alloc(PAGE).expect("room");
     let gdr = open();
     let address = memory.address();
-    // A thread without a context frees it too.
+    // A thread without a context can free the memory, too.
     std::thread::spawn(move || drop(memory)).join().expect("freed");
     assert_eq!(pin(&gdr, address, 1).err(), Some(GdrError::NotHostMemory.into()));
     drop(cuda);
@@ -128,10 +128,10 @@ fn memory_outlives_the_context_of_its_thread() {
     // SAFETY: the signatures are those of the CUDA driver API; the out-pointer is valid.
     unsafe { cuda.call::<Create>("cuCtxCreate_v2", |create| create(&mut context, 0, 0)) };
     let memory = HostMemory::alloc(PAGE).expect("room");
-    // SAFETY: as above.
+    // SAFETY: the signature is that of the CUDA driver API, and nothing uses the context any more.
     unsafe { cuda.call::<Destroy>("cuCtxDestroy_v2", |destroy| destroy(context)) };
     pin(&open(), memory.address(), PAGE).expect("host memory");
-    // gdremu would end the program if this made the destroyed context current.
+    // gdremu would end the program if the drop made the destroyed context current.
     drop(memory);
 }
 

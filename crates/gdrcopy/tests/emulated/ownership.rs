@@ -19,12 +19,12 @@ pub(crate) const TESTS: &[Test] = tests![
 pub(crate) const PAGE: usize = 1 << 16;
 
 pub(crate) fn pin(gdr: &Gdr, address: u64, len: usize) -> gdrcopy::Result<Pin> {
-    // SAFETY: no other Rust code than these tests uses emulated GPU memory, and they never free it.
+    // SAFETY: only these tests use the emulated GPU memory, and they never free it.
     unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
 }
 
 pub(crate) fn pinned(cuda: &Cuda, size: usize) -> Pin {
-    // With one page more than `size`, `size` bytes from a page boundary on are inside.
+    // One page more is allocated, so that `size` bytes from a page boundary on are inside.
     let address = cuda.alloc(size + PAGE).next_multiple_of(PAGE as u64);
     let gdr = Gdr::open().expect("an emulated driver");
     pin(&gdr, address, size).expect("GPU memory")

@@ -136,7 +136,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
-    // This waits for all streams, so that frees in the order of a stream are done.
+    // `clear` waits for all streams, so that frees in the order of a stream are done.
     cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");
@@ -168,7 +168,8 @@ fn pool_of_fixed_memory_gives_out_its_whole_pages() {
 }
 
 fn failed_allocation_leaves_the_pool_usable() {
-    /// Fails once, then gives memory that cannot be pinned, then works.
+    /// An allocator that fails at the first call, returns memory that cannot be pinned at the second call, and then
+    /// works.
     #[derive(Debug)]
     struct Moody(CudaAllocator, AtomicUsize);
 
@@ -213,7 +214,7 @@ impl log::Log for Logged {
 
 impl Logged {
     fn listen() {
-        let _ = log::set_logger(&LOGGED); // Another test may have set it.
+        let _ = log::set_logger(&LOGGED); // Another test may have set this logger before.
         log::set_max_level(log::LevelFilter::Warn);
     }
 
@@ -374,7 +375,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     let allocator = CudaAllocator::new(0).expect("a GPU");
     let before = allocator.allocate(PAGE).expect("memory");
     let address = before.address();
-    // SAFETY: the signature in cuda.h; nothing of the context is used afterwards.
+    // SAFETY: the signature is that of the CUDA driver API, and nothing of the context is used afterwards.
     unsafe { cuda.call("cuDevicePrimaryCtxReset_v2", |reset: extern "C" fn(i32) -> i32| reset(0)) };
     assert!(allocator.allocate(PAGE).is_err(), "its stream is gone");
     let mut after = Vec::new();
@@ -385,7 +386,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
-    // The allocator does not even try to free the old memory, because CUDA does not check streams that are gone.
+    // The allocator must not try to free the old memory, because CUDA does not check whether a stream exists.
     assert_eq!(Logged::with(&format!("{address:#x} is not freed")), [""; 0]);
     for memory in &after {
         cuda.write(memory.address(), &[7; PAGE]);

@@ -12,7 +12,7 @@ use crate::ops::{Access, Args};
 use crate::sizes::{Numbers, Size, bounds};
 use crate::{arrays, batches, words};
 
-/// A slice, and where the model says that it is.
+/// A slice, with its device address and its length according to the model.
 #[derive(Clone, Copy)]
 pub(crate) struct Slice<'m> {
     pub(crate) mapped: MappedSlice<'m>,
@@ -164,12 +164,14 @@ fn sub_slice<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, args: &Args) {
     }
 }
 
-/// Returns offsets and lengths of many items, near each other or anywhere. Some are empty, and some can be outside.
+/// Returns offsets and lengths of many items, near each other or anywhere in the slice. Some items are empty, and some
+/// can be outside the slice.
 fn many_items(slice: Slice<'_>, context: &Context<'_>, args: &Args) -> Vec<(usize, usize)> {
     let mut numbers = Numbers(args.data);
     let extreme = args.sizes[0].of(slice.len);
     let span = args.sizes[1].inside(slice.len);
-    // A few items may be longer than any routine copies at a time. Many items may be more than a gather has in flight.
+    // Some lists have a few items that are longer than any routine copies at a time. Others have more items than a
+    // gather has in flight.
     let (most, share) = [(40, 64), (4, 5), (1200, 2048)][numbers.below(3)];
     let longest = args.sizes[2].of(slice.len).min(context.host.room() / share);
     (0..numbers.below(most))

@@ -1,4 +1,4 @@
-//! Calls with arrays: single elements, ranges, and many elements in any places.
+//! Calls with arrays, for single elements, ranges of elements, and many elements with any indexes.
 #![forbid(unsafe_code)]
 
 use std::any::type_name;
@@ -98,7 +98,8 @@ fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     at
 }
 
-/// Returns the number of values to pass with `count` indexes. It is wrong in at most one of eight cases.
+/// Returns the number of values to pass with `count` indexes. In at most one of eight cases it differs from `count`,
+/// and the call must panic.
 fn places(count: usize, args: &Args, numbers: &mut Numbers) -> usize {
     match numbers.below(8) {
         0 => args.sizes[1].of(count).min(2 * count + 1),

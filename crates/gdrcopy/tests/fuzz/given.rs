@@ -49,7 +49,7 @@ unsafe impl DeviceMemory for Given {
 
 impl Drop for Given {
     fn drop(&mut self) {
-        // If this check failed while another panic unwinds, the process would end before it reports that panic.
+        // If a check failed while another panic unwinds, the process would end before it reports that panic.
         if !thread::panicking() {
             let drops = self.watch.drops.fetch_add(1, Ordering::Relaxed);
             assert_eq!(drops, 0, "{self:x?} was freed before");
@@ -94,11 +94,11 @@ impl World {
         Some(Mapped::new(Owner::Owned(Arc::new(mapping)), start, len))
     }
 
-    /// Ends a mapping. If something else keeps the mapping, it ends later. Given memory comes back, and is mapped again
-    /// in half of the cases.
+    /// Takes a mapping from the list, and unmaps it unless something else keeps it. Given memory comes back, and is
+    /// mapped again in half of the cases.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
-        // The other fields are dropped after the owner.
+        // The other fields of `mapped`, such as `alive`, are dropped after the owner.
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {
@@ -112,7 +112,8 @@ impl World {
         }
     }
 
-    /// Ends all mappings. Every second one is asked to give its memory back, and the others are dropped.
+    /// Ends all mappings. Every second mapping of given memory returns the memory by `into_memory`. The others are
+    /// dropped.
     pub(crate) fn end_mapped(&mut self) {
         for (number, mapped) in mem::take(&mut self.mapped).into_iter().enumerate() {
             let Ok(mapped) = Arc::try_unwrap(mapped) else {

@@ -1,4 +1,5 @@
-//! Runs each sequence in its own process, so that a crash is a result, and forgotten objects end with the process.
+//! Runs each sequence in its own process, so that a crash does not end the test, and forgotten objects end with the
+//! process.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Read, Write};
@@ -9,8 +10,8 @@ use std::sync::OnceLock;
 
 use gdrcopy::{Error, GdrError, Result};
 
-/// The pipe to which a sequence lists its calls. Each call is listed before it is made, so that the last one is the
-/// call that crashed.
+/// The pipe to which a sequence lists its calls. Each call is listed before it is made. So after a crash, the last call
+/// in the list is the one that crashed.
 static LIST: OnceLock<PipeWriter> = OnceLock::new();
 
 /// Runs a sequence in a forked child.

@@ -5,7 +5,7 @@
 //! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
 //!   the API (the contract of `Gdr::pin` and `DeviceMemory`), and the bytes around them belong to others. CUDA reads
 //!   everything back, within and after a sequence;
-//! - bytes of the host: the buffers that calls write to are parts of a larger one, and all bytes of that are known;
+//! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
 //!   when everything else is gone, in any thread;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;

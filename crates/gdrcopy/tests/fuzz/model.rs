@@ -39,8 +39,8 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A region in the model. Owners have this field before their memory, so that the memory is still there for the check
-/// of the drop.
+/// A region in the model, which is checked and removed when the entry is dropped. Owners have the entry as a field
+/// before their memory, so that the memory still exists during the check.
 #[derive(Debug)]
 pub(crate) struct Entry {
     memory: Memory,
@@ -54,7 +54,7 @@ impl Drop for Entry {
         let index = starts.position(|start| start == self.start);
         let region = regions.swap_remove(index.expect("added before"));
         drop(regions);
-        // If this check failed while another panic unwinds, the process would end before it reports that panic.
+        // If the check failed while another panic unwinds, the process would end before it reports that panic.
         if !thread::panicking() {
             self.memory.check_region(&region);
         }
@@ -81,7 +81,7 @@ impl Memory {
         Entry { memory, start }
     }
 
-    /// Returns whether one pool was given all of a range.
+    /// Returns whether the pool with this number was given all of a range.
     pub(crate) fn is_of_pool(&self, range: &Range<u64>, pool: usize) -> bool {
         let regions = self.regions();
         let mut regions_of_pool = regions.iter().filter(|region| region.pool == pool);
@@ -121,7 +121,7 @@ impl Memory {
     }
 
     fn check_region(&self, region: &Region) {
-        // A forgotten batch makes no fence after its stores.
+        // A forgotten batch makes no fence after its stores. This fence takes its place.
         fence(Ordering::SeqCst);
         for (number, bytes) in region.bytes.chunks(PIECE).enumerate() {
             let start = region.start + (number * PIECE) as u64;

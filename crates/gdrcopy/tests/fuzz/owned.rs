@@ -14,11 +14,12 @@ use crate::owners::{Mapped, Owner, any_of, take};
 use crate::world::World;
 use crate::{arrays, words};
 
-/// A view, and where the model says that it is.
+/// A view, with its device address according to the model.
 pub(crate) struct OwnedView {
     pub(crate) view: View,
     pub(crate) start: u64,
-    /// Shows the model of a pool that this view still exists, even if it was forgotten. It is dropped after the view.
+    /// Shows the model of the pin or the pool that this view still exists, even if it was forgotten. The field is
+    /// dropped after the view.
     pub(crate) alive: Arc<()>,
 }
 
@@ -37,9 +38,10 @@ impl View {
 }
 
 impl OwnedView {
-    /// Makes calls by the view. It then drops the view in half of the cases, and returns it otherwise.
+    /// Makes calls by the view. Then drops the view in half of the cases, and returns it in the others.
     fn used(self, memory: &Memory, args: &Args) -> Option<OwnedView> {
-        // If this drops the memory, the model reads the memory by CUDA before. This thread needs a context for that.
+        // If the view is the last owner of its memory, dropping it makes the model read the memory by CUDA. That needs
+        // a context in this thread.
         let _cuda = Cuda::new();
         match &self.view {
             View::Word(word) => words::use_word(word.view(), self.start, memory, args.data),
@@ -50,7 +52,8 @@ impl OwnedView {
 }
 
 impl World {
-    /// Makes a view of a part of mapped memory. A view that is a slice is returned, and other views go to the list.
+    /// Makes a view of a part of mapped memory. Returns the view if it is a slice, and otherwise adds it to the list of
+    /// views.
     pub(crate) fn own(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = Arc::clone(any_of(&self.mapped, args)?);
         let slice = mapped.slice();
@@ -88,7 +91,7 @@ impl World {
         Some(Mapped { alive: Arc::clone(&mapped.alive), ..Mapped::new(owner, mapped.start, mapped.len) })
     }
 
-    /// Makes calls by a view in this thread or in another one. The same thread may drop the view.
+    /// Makes calls by a view in this thread or in another one. The thread that makes the calls may also drop the view.
     pub(crate) fn use_view(&mut self, args: &Args) {
         let Some(view) = take(&mut self.views, args) else {
             return;
@@ -97,7 +100,7 @@ impl World {
         let memory = &self.memory;
         let is_left = match (args.data >> 1) & 1 {
             0 => view.used(memory, args),
-            // The scope would not wait until the thread-local variables of the thread are gone. `join` does.
+            // `join` waits until the thread-local variables of the thread are gone. The scope does not wait for that.
             _ => thread::scope(|scope| scope.spawn(|| view.used(memory, args)).join().expect("the model agrees")),
         };
         self.views.extend(is_left);

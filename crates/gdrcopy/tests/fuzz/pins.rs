@@ -12,14 +12,14 @@ use crate::world::{ARENA, World};
 pub(crate) struct Pinned {
     pin: Pin,
     len: usize,
-    /// Alive while the mapping of the pin exists.
+    /// A reference to [`Mapped::alive`], which exists as long as the mapping of the pin.
     mapped: Weak<()>,
 }
 
 const FLAGS: [MapFlag; 4] = [MapFlag::Default, MapFlag::WriteCombining, MapFlag::Caching, MapFlag::Device];
 
 pub(crate) fn map_flag(data: u64) -> MapFlag {
-    // Most values select the flag that works everywhere.
+    // Most values select `MapFlag::Default`, which works on each platform.
     FLAGS[(data % 12).saturating_sub(8) as usize]
 }
 
@@ -54,7 +54,7 @@ impl World {
         let Some(clone) = any_of(&self.gdrs, args).cloned() else {
             return;
         };
-        // Half of the clones are closed. This leaves the connection open.
+        // Half of the clones are closed. Closing a clone leaves the connection open.
         if args.data & 1 == 0 {
             calling!("gdrs[{}].clone().close()", args.which);
             outcome(true, clone.close());

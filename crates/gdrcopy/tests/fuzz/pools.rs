@@ -18,14 +18,14 @@ use crate::world::World;
 /// The largest number of bytes that a pool gets at a time.
 const LIMIT: usize = 16 << 20;
 
-/// The least number of other bytes before and behind the memory that pools get.
+/// At least this number of bytes before and behind the memory of a pool belongs to others.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {
     pub(crate) pool: Pool,
     /// The number of the pool in the sequence, from 1 on.
     pub(crate) number: usize,
-    /// True if the pool has an allocator, and options that work everywhere.
+    /// True if the pool has an allocator, and options that work with each profile.
     pub(crate) is_ordinary: bool,
 }
 
@@ -62,7 +62,7 @@ impl Lender {
     pub(crate) fn lend(&self, len: usize) -> Result<Lent> {
         let whole = match len {
             ..=LIMIT => len + 2 * MARGIN + (1 << 16),
-            // An emulated GPU might have `len` bytes. CUDA refuses this size.
+            // An emulated GPU might have room for `len` bytes. CUDA refuses `usize::MAX` in any case.
             _ => usize::MAX,
         };
         let memory = self.cuda.allocate(whole)?;
@@ -215,8 +215,8 @@ impl World {
         self.memory.set(start, bytes);
     }
 
-    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. It belongs to the new buffer
-    /// until the result is dropped.
+    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. In the model, the memory
+    /// belongs to the new buffer until the result is dropped.
     pub(crate) fn claim(&mut self, start: u64, len: usize, pool: usize) -> Arc<()> {
         let range = start..start + len as u64;
         assert!(self.memory.is_of_pool(&range, pool), "{range:x?} is not the pool's");

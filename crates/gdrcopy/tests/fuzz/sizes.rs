@@ -1,4 +1,5 @@
-//! Lengths, offsets and counts, some ordinary, some around the length in question, and some extreme.
+//! Lengths, offsets and counts for calls. Some are ordinary, some are close to the length of the memory, and some are
+//! extreme.
 #![forbid(unsafe_code)]
 
 use std::ops::{Bound, Range};
@@ -10,7 +11,7 @@ use proptest::sample::select;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Size {
     Exactly(usize),
-    /// The length and this much more, or less.
+    /// The length plus this number, which may be negative.
     Beyond(isize),
     /// This many 65,536ths of the length.
     Part(u16),

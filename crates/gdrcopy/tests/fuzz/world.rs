@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) views: Vec<OwnedView>,
     /// The watches of all memory that was given away.
     pub(crate) watches: Vec<Arc<Watch>>,
-    /// Whether dma-bufs can be exported, or `None` until that is known.
+    /// True if dma-bufs can be exported, false if not, and `None` until that is known.
     pub(crate) exports: Option<bool>,
     /// The buffers of all pools: their addresses, the number of the pool, and a reference that lives as long as the
     /// buffer.
@@ -73,7 +73,7 @@ pub(crate) fn run(sequence: &Sequence) {
         world.allocator();
     }
     let mut ops = sequence.ops.iter();
-    // A `Leave` without a mapping ends `run`. The next call of `run` goes on with the rest.
+    // A `Leave` without a mapping makes `run` return. The next call of `run` goes on with the rest.
     while ops.len() > 0 {
         world.run(&mut ops, &mut Borrowed::default());
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(sequence: &Sequence) {
 }
 
 impl World {
-    /// Makes calls until `Leave`. `borrowed` has the slices of the memory that is mapped at the time.
+    /// Makes calls until `Leave`, or until none is left. `borrowed` has slices of the mapped memory.
     fn run(&mut self, ops: &mut slice::Iter<'_, Op>, borrowed: &mut Borrowed<'_>) {
         while let Some(op) = ops.next() {
             match op {
@@ -91,8 +91,8 @@ impl World {
                         continue;
                     };
                     self.mapped.push(Arc::clone(&mapped));
-                    // The next calls may drop the mapping from the list, but it ends only when it is no longer
-                    // borrowed.
+                    // The next calls may drop the mapping from the list. It still lives until `run` returns, because
+                    // `mapped` keeps it.
                     let mut inner = Borrowed { slices: borrowed.slices.clone(), batches: Vec::new() };
                     inner.slices.insert(0, mapped.slice());
                     self.run(ops, &mut inner);
