@@ -1,4 +1,4 @@
-//! Names the shared library as programs linked against libgdrapi expect it.
+//! Gives the shared library the SONAME that programs linked against libgdrapi expect.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -23,8 +23,8 @@
  * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence orders only the
  * accesses of its own thread.
  *
- * Signals. All functions except gdrx_attach and those of dma-bufs are async-signal-safe, in a copy of the library that has
- * attached a map in this process.
+ * Signals. All functions except gdrx_attach and the functions for dma-bufs are async-signal-safe, in a copy of the library that
+ * has attached a map in this process.
  *
  * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES; the inline functions raise
  * SIGSEGV.
@@ -77,7 +77,7 @@ struct gdrx_copy {
  * Describes size bytes of a mapping from address on. It replaces gdrx_attach in programs that do not link libgdrapi, but have
  * called gdr_get_info_v2 through a pointer. type and mapped_size are those that gdr_get_info_v2 returned.
  *
- * The first call in a process reads the environment variables GDRCOPY_ISA and those of the log.
+ * The first call in a process reads the environment variables GDRCOPY_ISA, GDRCOPY_ENABLE_LOGGING and GDRCOPY_LOG_LEVEL.
  *
  * EINVAL: map or address is NULL; type is not the type of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for
  * the page by which forked children are detected. On an error *map is unchanged.

@@ -22,8 +22,8 @@
  * There is no reference or pointer to a T in the mapping. Plain accesses to the memory are not ordered, may be split, and are
  * slow. So values go through copies and words.
  *
- * Fork. In a forked child, functions throw EACCES, those of word raise SIGSEGV, and destructors leave the parent's
- * memory as it is.
+ * Fork. In a forked child, functions throw EACCES, the functions of word raise SIGSEGV, and destructors leave the
+ * parent's memory as it is.
  */
 
 #ifndef GDRX_HPP

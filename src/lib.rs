@@ -4,14 +4,14 @@
 //!
 //! ```text
 //! exports   the functions of the C API, in the header's order: they convert arguments and return an errno value
-//! types     the header's types; bindgen: the names that Rust programs know them by
-//! guard     the boundary: panics, errno and log lines, thread cancellation
-//! calls     what each function does with the objects of its handles
-//! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
-//! objects   what a handle stands for
+//! types     the header's types; bindgen: the names that bindgen gives them, for Rust programs
+//! guard     turns errors and panics into errno and log lines, and defers thread cancellation
+//! calls     the effect of each function on the objects of its handles
+//! handles   checks gdr_t and gdr_mh_t without a lock, and finds their objects
+//! objects   the objects that handles stand for
 //! slots     the readable memory that handles point into
-//! origin    which file the library was loaded from
-//! error     what can go wrong
+//! origin    finds the file that the library was loaded from
+//! error     the errors of the functions
 //! ```
 
 mod bindgen;

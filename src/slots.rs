@@ -276,7 +276,7 @@ impl Arena {
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
             // The process may not lock more memory, so this step is not locked.
-            // SAFETY: as above; the reservation is private and anonymous.
+            // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),
         }

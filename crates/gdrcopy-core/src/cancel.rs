@@ -33,7 +33,7 @@ impl Deferred {
 impl Drop for Deferred {
     fn drop(&mut self) {
         let mut deferred = 0;
-        // SAFETY: as in `new`; the state is the one that the thread was in before.
+        // SAFETY: the output is a local variable; the state is the one that the thread was in before.
         unsafe { pthread_setcancelstate(self.state_before, &mut deferred) };
     }
 }

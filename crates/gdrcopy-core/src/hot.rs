@@ -55,9 +55,9 @@ static FIRST: Routine = Routine {
     name: routines::FIRST,
     // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
-    // SAFETY: as for `write`.
+    // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
     write_one: |dst, src, len| unsafe { (select_best().write_one)(dst, src, len) },
-    // SAFETY: as for `write`.
+    // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
 };
 

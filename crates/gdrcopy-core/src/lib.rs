@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! gdr → pin → mapping   owners of an open driver, a pin, a mapping
-//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
-//! copy                  one copy: word or not, mapping type
-//! sys                   mmap, the calls to the module and to CUDA, forked children
-//! routines              the instructions of a copy, per architecture; hot is what each copy reads
+//! backend               the trait of a driver: gdrdrv implements it by the kernel module, dmabuf and host by CUDA
+//! copy                  chooses how a copy is made, by its size and the mapping's type
+//! sys                   calls mmap, the module and CUDA, and detects forked children
+//! routines              the instructions of a copy, per architecture; hot: the data that each copy reads
 //! options, error, types, sync, cancel
 //!
-//! stderr, variables, heap      for the C libraries: where they log, their environment variables, ENOMEM
+//! stderr, variables, heap      for the C libraries: their log, environment variables, and allocations that can fail
 //! ```
 #![allow(missing_docs, reason = "public for the libraries of this workspace only")]
 

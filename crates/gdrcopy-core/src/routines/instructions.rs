@@ -45,6 +45,6 @@ pub(super) trait Work {
     /// Runs the loop by the instructions of `I`. Returns whether the copies were made.
     ///
     /// # Safety
-    /// The CPU must have the instructions; the copies must be as for `write_many_unfenced` or `gather`.
+    /// The contract of `write_many_unfenced` or `gather`, and the CPU must have the instructions.
     unsafe fn run<I: Instructions>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool;
 }

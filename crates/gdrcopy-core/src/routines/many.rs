@@ -52,7 +52,8 @@ macro_rules! unrolled {
 /// Callers call [`before_write`](super::before_write) before this and [`after_write`](super::after_write) after it.
 ///
 /// # Safety
-/// Each item must be as for [`write()`](super::write()), and have the found shape. The CPU must run the routine.
+/// Each item must meet the contract of [`write()`](super::write()), and all must have the shape that `shape` finds. The
+/// CPU must run the routine.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     routine: &Routine,
@@ -69,8 +70,8 @@ pub unsafe fn write_many_unfenced(
 /// Returns false, and copies nothing, if `shape` finds no shape.
 ///
 /// # Safety
-/// Each item must be as for [`read`](super::read), and have the found shape; `item` must return the same item for a
-/// number each time. The CPU must run the routine.
+/// Each item must meet the contract of [`read`](super::read), and all must have the shape that `shape` finds. `item`
+/// must return the same item for a number each time. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item + Copy) -> bool {
     // SAFETY: contract of this function.
@@ -80,7 +81,7 @@ pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: 
 /// Runs a loop by the instructions of a routine.
 ///
 /// # Safety
-/// The CPU must run the routine; the rest is as for [`Work::run`].
+/// The contract of [`Work::run`], and the CPU must run the routine.
 #[inline(always)]
 unsafe fn run<W: Work>(
     routine: &Routine,
@@ -171,7 +172,7 @@ impl Work for Writes {
 /// Makes writes of one size by `store`.
 ///
 /// # Safety
-/// The contract of [`write_many_unfenced`], and each item must be as for `store`.
+/// The contract of [`write_many_unfenced`], and each item must meet the contract of `store`.
 #[inline(always)]
 unsafe fn store_each(count: usize, item: &impl Fn(usize) -> Item, store: BlockFn) {
     unrolled!(count, n => {
@@ -218,7 +219,7 @@ impl Work for Gather {
 /// Copies one item after the other by `copy`, which executes the same few instructions for each.
 ///
 /// # Safety
-/// The contract of [`gather`], and each item must be as for `copy`.
+/// The contract of [`gather`], and each item must meet the contract of `copy`.
 #[inline(always)]
 unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item, copy: BlockFn) {
     unrolled!(count.min(AHEAD), n => {
@@ -273,7 +274,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
                         let at = next + at;
                         // The stores are volatile, because the compiler makes scatter instructions of plain stores,
                         // which are slower.
-                        // SAFETY: the buffer has room for the item's blocks, and for those that are listed in excess.
+                        // SAFETY: the buffer has room for the item's blocks, and for the blocks listed in excess.
                         unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
                     }
                     next += LISTED;

@@ -35,7 +35,7 @@ pub struct Routine {
 pub struct Item {
     /// The destination, writable for `len` bytes.
     pub dst: *mut u8,
-    /// The source, readable for `len` bytes; if it is a mapping, as for [`read`](super::read).
+    /// The source, readable for `len` bytes. In a mapping, all lines that the bytes touch are readable.
     pub src: *const u8,
     /// The number of bytes.
     pub len: usize,

@@ -178,7 +178,7 @@ pub fn load(needed: i32) -> Result<&'static Driver> {
 
 /// Loads the library, which then stays loaded.
 fn open_library() -> Option<ManuallyDrop<Library>> {
-    // The name with the version is the driver's own; the other one comes with the toolkit.
+    // The driver installs libcuda.so.1. The toolkit may have a libcuda.so.
     for name in ["libcuda.so.1", "libcuda.so"] {
         // SAFETY: loading the CUDA driver has no preconditions.
         match unsafe { Library::new(name) } {

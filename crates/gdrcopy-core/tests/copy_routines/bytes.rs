@@ -22,7 +22,7 @@ struct Arena([u8; ROOM]);
 /// Alignments at which routines cut copies differently.
 const DIFFERING: [usize; 10] = [0, 1, 4, 7, 8, 16, 22, 31, 32, 63];
 
-/// Returns the alignments to check, in builds with debug assertions only those at which cuts differ.
+/// Returns the alignments to check. In builds with debug assertions, they are only those at which cuts differ.
 pub(crate) fn alignments() -> Vec<usize> {
     if cfg!(miri) {
         vec![0, 1, 36, 63]

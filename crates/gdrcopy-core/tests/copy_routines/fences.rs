@@ -27,7 +27,7 @@ pub(crate) fn check() {
                 assert_read_is_fenced(&case, &events);
 
                 let events = stepped(&case, start, PAGE, || {
-                    // SAFETY: as above.
+                    // SAFETY: the page holds the range, and the host side has the bytes.
                     unsafe { write(routine, start.add(at), host.as_ptr(), len) }
                 });
                 assert_write_is_fenced(&case, &events);

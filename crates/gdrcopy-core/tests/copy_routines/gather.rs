@@ -75,7 +75,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     let mut batch = Box::new(Arena([POISON; Arena::LEN]));
     let to = batch.0.as_mut_ptr();
     let from = host.as_ptr();
-    // SAFETY: as above.
+    // SAFETY: the places lie in the arena, and the buffer has the bytes of each.
     unsafe {
         routines::write_many_unfenced(routine, shape(to, places), places.len(), |n| Item {
             dst: to.wrapping_add(places[n].0),

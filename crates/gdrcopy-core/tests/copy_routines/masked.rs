@@ -80,7 +80,7 @@ pub(crate) fn check() {
                 let crosses = crosses_page(host.wrapping_add(last)) || crosses_page(device.wrapping_add(last));
                 let item = |_| Item { dst: device, src: host, len };
                 let is_write_masked = is_masked(|| {
-                    // SAFETY: as above.
+                    // SAFETY: both sides lie inside their pages.
                     unsafe { routines::write_many_unfenced(routine, Shape::MIXED, 1, item) };
                 });
                 assert_eq!(is_write_masked, !crosses, "write of {case}");

@@ -116,7 +116,7 @@ unsafe fn protect(page: *mut u8, rights: c_int) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes both; the trace outlives the copy that faulted.
+    // SAFETY: the kernel passes `info` and `context`; the trace outlives the copy that faulted.
     unsafe {
         let trace = TRACE.load(Ordering::Relaxed);
         let fault = (*info).si_addr().addr();

@@ -118,7 +118,8 @@ impl HostMemory {
     }
 }
 
-// SAFETY: as for `CudaMemory`. Safe code gets the CPU address, but cannot access the memory through it.
+// SAFETY: the allocation stays until this value is dropped. Safe code gets the CPU address, but cannot access the
+// memory through it.
 unsafe impl DeviceMemory for HostMemory {
     fn address(&self) -> u64 {
         self.memory.address()

@@ -168,7 +168,7 @@ impl FreeRanges {
         Some(at)
     }
 
-    /// Adds a range, and joins it with those that it touches.
+    /// Adds a range, and joins it with the free ranges that it touches.
     fn give_back(&mut self, Range { mut start, mut end }: Range<u64>) {
         if let Some((&before, &before_end)) = self.ends.range(..end).next_back() {
             assert!(before_end <= start, "freed twice");

@@ -89,7 +89,7 @@ fn pins_are_refused_as_the_driver_refuses_them() {
         let error = pin(&gpu, at, len).expect_err("not allocated");
         assert_eq!(error.errno(), errno, "{len} at {at:#x}: {error}");
     }
-    // SAFETY: as in `pin`.
+    // SAFETY: the memory of this GPU exists as long as a pin does.
     let forced = unsafe { gpu.open().pin(address, 1, PinFlags::FORCE_PCIE) };
     assert_eq!(forced.map(drop).map_err(|error| error.errno()), Err(libc::EOPNOTSUPP));
 

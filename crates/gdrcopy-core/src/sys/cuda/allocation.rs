@@ -40,7 +40,7 @@ pub struct Allocation {
     /// The CPU address of host memory; 0 for GPU memory.
     pub host: usize,
     /// CUDA's number of the allocation, if it has one. A reset of the device frees the memory, and CUDA does not find
-    /// the number any more. Memory of a library that only stands in for cuMemAlloc has no number.
+    /// the number any more. If another library stands in for cuMemAlloc, its memory has no number.
     id: Option<u64>,
 }
 

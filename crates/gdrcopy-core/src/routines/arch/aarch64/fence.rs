@@ -6,8 +6,8 @@
 use core::arch::asm;
 
 /// Makes the loads of a read fresh, and orders them after those of all earlier reads. DMB LD would suffice for this
-/// order. DMB SY also keeps the loads after the thread's earlier stores, because the GPU may have to answer these
-/// first.
+/// order. DMB SY also keeps the loads after the thread's earlier stores, because the loaded data may be the GPU's
+/// answer to these stores.
 #[inline(always)]
 pub fn before_read() {
     full();

@@ -32,7 +32,7 @@ impl Instructions for Avx2 {
 }
 
 /// # Safety
-/// Needs AVX2; the work is as for `Work::run`.
+/// The contract of `Work::run`, and the CPU must have AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
@@ -40,7 +40,7 @@ pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl F
 }
 
 /// # Safety
-/// Needs AVX2; the ranges are as for `write`.
+/// The contract of `routines::write`, and the CPU must have AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -57,7 +57,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 }
 
 /// # Safety
-/// Needs AVX2; the ranges are as for `write`.
+/// The contract of `routines::write`, and the CPU must have AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
@@ -66,7 +66,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX2; the ranges are as for `read`.
+/// The contract of `routines::read`, and the CPU must have AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.

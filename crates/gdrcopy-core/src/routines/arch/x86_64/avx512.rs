@@ -37,7 +37,7 @@ impl Instructions for Avx512 {
 }
 
 /// # Safety
-/// Needs AVX-512 F and BW; the work is as for `Work::run`.
+/// The contract of `Work::run`, and the CPU must have AVX-512 F and BW.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
@@ -45,7 +45,7 @@ pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl F
 }
 
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `write`.
+/// The contract of `routines::write`, and the CPU must have AVX-512 F and BW.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -64,7 +64,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 /// Writes up to 256 bytes by a few wide stores, the last of which may be masked, and more bytes by [`write`].
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `write`.
+/// The contract of `routines::write`, and the CPU must have AVX-512 F and BW.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
@@ -141,10 +141,10 @@ unsafe fn write_across_pages(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { write(dst, src, len) }
 }
 
-/// Copies those of 64 bytes that the mask lets through.
+/// Copies the bytes, out of 64, whose bits are set in `mask`.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW. Those bytes must be readable at `src` and writable at `dst`.
+/// Needs AVX-512 F and BW. The copied bytes must be readable at `src` and writable at `dst`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_masked(dst: *mut u8, src: *const u8, mask: u64) {
@@ -206,7 +206,7 @@ const BATCH: usize = 16;
 /// this, because its stores may complete after the call.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `read`.
+/// The contract of `routines::read`, and the CPU must have AVX-512 F and BW.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     let head = (src.addr().wrapping_neg() % LINE).min(len);
@@ -267,7 +267,7 @@ fn fetch_for_stores(dst: *const u8) {
 /// Copies the `len` bytes at `src`, which are all in one line.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `read`.
+/// The contract of `routines::read`, and the CPU must have AVX-512 F and BW.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {

@@ -84,7 +84,7 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
 /// routine.
 ///
 /// # Safety
-/// The CPU must run the routine; the rest is as for [`Work::run`].
+/// The contract of [`Work::run`], and the CPU must run the routine.
 #[inline(always)]
 pub(crate) unsafe fn run<W: Work>(
     routine: &Routine,

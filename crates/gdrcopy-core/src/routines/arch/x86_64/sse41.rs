@@ -30,7 +30,7 @@ impl Instructions for Sse41 {
 }
 
 /// # Safety
-/// Needs SSE4.1; the work is as for `Work::run`.
+/// The contract of `Work::run`, and the CPU must have SSE4.1.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
@@ -38,7 +38,7 @@ pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl F
 }
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for `write`.
+/// The contract of `routines::write`, and the CPU must have SSE4.1.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -46,7 +46,7 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for `write`.
+/// The contract of `routines::write`, and the CPU must have SSE4.1.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
@@ -55,7 +55,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for `read`.
+/// The contract of `routines::read`, and the CPU must have SSE4.1.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
