@@ -26,8 +26,8 @@
  * Signals. All functions except gdrx_attach and the functions for dma-bufs are async-signal-safe, in a copy of the library that
  * has attached a map in this process.
  *
- * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES; the inline functions raise
- * SIGSEGV.
+ * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES for an inherited map; the inline
+ * functions raise SIGSEGV.
  *
  * Offsets and sizes are in bytes, from the address that was attached on. Unless a function says otherwise, they may have any
  * alignment.

@@ -5,8 +5,8 @@
 //! (`slots`).
 //!
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
-//! stored with its handle. Each call compares that handle with the caller's. So it detects a stale handle, and a pin's
-//! handle that is passed as a `gdr_t`.
+//! stored with its handle. Each call compares that handle with the caller's. So the call detects a stale handle, and a
+//! handle of the wrong kind, such as a pin's handle that is passed as a `gdr_t`.
 
 use std::ops::Range;
 use std::{ptr, slice};

@@ -62,8 +62,8 @@ impl RawPin {
         self.pinned.range.info(mapped)
     }
 
-    /// Returns whether the memory was freed while pinned. If so, the mapping is gone too. Persistent pins keep the
-    /// memory, so it is always false for them.
+    /// Returns whether the memory was freed while pinned. If so, the mapping is gone too. The result is always false
+    /// for persistent pins, because they keep the memory.
     pub fn callback_flag(&self) -> Result<bool> {
         self.owner.check()?;
         self.pinned.range.callback_flag()

@@ -1,8 +1,8 @@
 //! Cuts the reads of all copy routines into loads from device memory.
 //!
 //! Each load is an aligned block that has bytes of the range, and stays inside the cache lines that the range touches.
-//! The partial lines at both ends are loaded to lines on the stack. The wanted bytes are copied out of those only after
-//! all loads of the read.
+//! The partial lines at both ends are loaded to lines on the stack. The wanted bytes are copied out of the stack only
+//! after all loads of the read.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -73,7 +73,7 @@ impl StackLine {
         if len > 0 {
             for at in (offset - offset % block..offset + len).step_by(block) {
                 let to = self.0.as_mut_ptr().cast::<u8>();
-                // SAFETY: the block lies in the line, and the line has as much room on the stack.
+                // SAFETY: the block lies in the line, and `self` has room for the whole line.
                 unsafe { copy_block(to.add(at), device_line.wrapping_add(at)) }
             }
         }
@@ -87,7 +87,7 @@ impl StackLine {
     pub(super) unsafe fn load_one(&mut self, block: usize, src: *const u8, copy_block: BlockFn) {
         let offset = src.addr() & (block - 1);
         let at = src.addr() % LINE - offset;
-        // SAFETY: the line has as much room on the stack.
+        // SAFETY: the block lies in a line, and `self` has room for the whole line.
         unsafe { copy_block(self.0.as_mut_ptr().cast::<u8>().add(at), src.wrapping_sub(offset)) }
     }
 

@@ -21,7 +21,7 @@ use crate::sys::fork::{Owner, page_size};
 pub struct Region {
     address: NonNull<u8>,
     len: usize,
-    /// True while the driver's memory is mapped there for this region.
+    /// True while the driver's memory is mapped at `address` for this region.
     is_mapped: bool,
     owner: Owner,
 }

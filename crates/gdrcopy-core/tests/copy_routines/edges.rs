@@ -59,7 +59,7 @@ impl Drop for LonePage {
     }
 }
 
-/// Copies all sizes to and from both edges of a page, and places some bytes away from the edges.
+/// Copies all sizes to and from both edges of a page, and to and from addresses 1 and 31 bytes inside of the edges.
 pub(crate) fn check(routine: &Routine) {
     let device = LonePage::new();
     let host = LonePage::new();

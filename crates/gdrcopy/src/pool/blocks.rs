@@ -9,7 +9,7 @@ use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
 /// The size of a cache line. Small buffers take whole lines, so that no two of them share a PCIe write or a
 /// write-combining buffer of the CPU.
 pub(super) const LINE: u64 = 64;
-/// Buffers of more than this size or alignment have a chunk of their own in a pool that has an allocator.
+/// The size and the alignment in bytes above which a buffer has a chunk of its own, in a pool that has an allocator.
 pub(super) const LARGE: u64 = 2 << 20;
 
 /// Part of a chunk that is in use.

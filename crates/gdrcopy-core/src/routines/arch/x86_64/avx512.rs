@@ -129,7 +129,7 @@ fn change_of_page(address: *const u8) -> usize {
     address.addr() ^ address.addr().wrapping_add(LINE - 1)
 }
 
-/// Does as [`write`], out of line.
+/// Calls [`write`]. This function is not inlined, because few copies cross a page.
 ///
 /// # Safety
 /// The contract of [`write`].
