@@ -3,8 +3,8 @@
 //! `allocation` allocates, looks up and exports memory; `context` finds and sets the thread's current context.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. libcuda is
-//! never unloaded, because others in the process use it too. This module takes no lock. So a forked child never waits
-//! for a lock that another thread held at the fork.
+//! never unloaded, because others in the process use it too. This module makes its state without a lock. So a forked
+//! child never waits for a lock that another thread held at the fork.
 
 pub mod allocation;
 pub mod context;
