@@ -1,5 +1,5 @@
-//! Links empty libraries with the names by which programs ask for the CUDA runtime. The functions of the runtime are in
-//! the preloaded library, which the empty ones need under its name libcuda.so.1.
+//! Links empty libraries with the names by which programs load the CUDA runtime. Each depends on libcuda.so.1, which is
+//! the name of the preloaded library, and that library has the runtime's functions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     link(&out, "libcuda.so.1", &[]);
     for name in ["libcudart.so.12", "libcudart.so.13"] {
-        // The symbols that programs ask for have a version with the name of the library.
+        // Programs refer to the runtime's symbols with the library's name as their version, such as
+        // `cudaMalloc@libcudart.so.12`.
         let versions = out.join(format!("{name}.map"));
         fs::write(&versions, format!("{name} {{ }};\n")).expect("OUT_DIR can be written");
         let script = format!("-Wl,--version-script={}", versions.display());

@@ -1,6 +1,6 @@
 //! The commands of gdrdrv, with their numbers and the layout of their arguments.
 //!
-//! The commands are declared a second time here, apart from the library's declaration, so that each checks the other.
+//! The library under test has its own declaration of the same commands. A mistake in one of the two makes tests fail.
 #![forbid(unsafe_code)]
 
 use crate::errno::Errno;
@@ -9,12 +9,13 @@ pub const MAGIC: u32 = 0xDA;
 
 pub const MAX_ARGUMENT: usize = 48;
 
-/// Returns `_IOWR(0xDA, nr, …)` with `size` bytes in the size field.
+/// Returns the number of a command, `_IOWR(0xDA, nr, …)`, with `size` bytes in its size field.
 const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }
 
-/// Most commands were declared with the size of a pointer to their argument.
+/// The size field of most commands. gdrdrv's header declares them with a pointer to their argument, not with the
+/// argument.
 const POINTER: u32 = 8;
 
 pub fn is_gdrdrv(number: u32) -> bool {
@@ -82,9 +83,9 @@ commands! {
     PinBuffer "PIN_BUFFER" = read_write(1, pin_buffer::LEN), since 0,
         pin_buffer { ADDR: u64, SIZE: u64, P2P_TOKEN: u64, VA_SPACE: u32, HANDLE: u64 };
     UnpinBuffer "UNPIN_BUFFER" = read_write(2, POINTER), since 0, unpin_buffer { HANDLE: u64 };
-    /// Reports whether the memory was freed under the pin.
+    /// Reports whether the memory was freed while it was pinned.
     GetCbFlag "GET_CB_FLAG" = read_write(3, POINTER), since 0, get_cb_flag { HANDLE: u64, FLAG: u32 };
-    /// Describes a pin, with a flag for write-combining instead of the mapping's type.
+    /// Describes a pin. The result says whether the mapping is write-combining, but not which other type it has.
     GetInfo "GET_INFO" = read_write(4, POINTER), since 0,
         get_info { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64, MAPPED: u32,
                    WC_MAPPING: u32 };
@@ -110,7 +111,7 @@ impl Command {
         !matches!(self, Command::GetVersion)
     }
 
-    /// Returns whether the argument has output. The other commands do not write it.
+    /// Returns whether the driver writes a result into the argument.
     pub const fn answers(self) -> bool {
         !matches!(self, Command::UnpinBuffer | Command::ReqMappingType)
     }
@@ -124,12 +125,12 @@ impl Command {
     }
 }
 
-/// Bit of [`pin_buffer_v2::FLAGS`] for pages that must be reached over PCIe.
+/// The bit of [`pin_buffer_v2::FLAGS`] that requests access to the pages over PCIe.
 pub const PIN_FLAG_FORCE_PCIE: u64 = 1;
 
-/// [`get_attr::ATTR`]: 1 when pins outlive a free of their memory.
+/// A value of [`get_attr::ATTR`]. Its attribute is 1 if pins outlive a free of their memory.
 pub const ATTR_USE_PERSISTENT_MAPPING: u64 = 1;
-/// [`get_attr::ATTR`]: 1 when [`PIN_FLAG_FORCE_PCIE`] is understood.
+/// A value of [`get_attr::ATTR`]. Its attribute is 1 if the driver knows [`PIN_FLAG_FORCE_PCIE`].
 pub const ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE: u64 = 2;
 
 #[derive(Clone, Copy)]
@@ -144,13 +145,13 @@ impl Argument {
         u64::from_le_bytes(bytes)
     }
 
-    /// Sets a field. What does not fit into the field is cut off, as in C.
+    /// Sets a field. A value that does not fit loses its high bytes, as in C.
     pub fn set(&mut self, field: &Field, value: u64) {
         self.0[field.offset..][..field.size].copy_from_slice(&value.to_le_bytes()[..field.size]);
     }
 }
 
-/// How the CPU reaches mapped GPU memory, with gdrdrv's numbers.
+/// The type of the CPU's mapping of GPU memory, with gdrdrv's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappingType {
     None = 0,

@@ -1,5 +1,5 @@
-//! Options of gdremu that the emulated program needs. Each is declared here, once, for the command line (clap) and
-//! for the environment variable by which the launcher passes them on (serde).
+//! Options that gdremu's libraries need in the program's process. Each is declared once, for the command line (clap)
+//! and for the environment variable in which the launcher passes it on (serde).
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "GDREMU_CONFIG";
 /// The first CUDA version in which a dma-buf of GPU memory can be mapped.
 const DMABUF_MMAP: u32 = 13030;
 
-// The documentation of a field that is an option is its help text.
+// clap prints the documentation of each field that is an option as the help text of the option.
 
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

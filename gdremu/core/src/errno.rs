@@ -7,7 +7,7 @@ use std::{fmt, io};
 use nix::errno::Errno as Known;
 use serde::{Deserialize, Serialize};
 
-/// An error number, positive as in `errno`. Unlike nix's type it holds numbers that Linux does not define.
+/// An error number, positive as in `errno`. Unlike nix's type, it can also hold a number that Linux does not define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errno(pub i32);
 

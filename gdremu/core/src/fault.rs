@@ -12,7 +12,7 @@ use crate::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Fail(Errno),
-    /// The call does its work, and then this field of its argument gets this value.
+    /// The call succeeds, but this field of its result gets this value.
     Answer(&'static Field, u64),
 }
 
@@ -20,12 +20,12 @@ enum Effect {
 struct Fault {
     call: String,
     effect: Effect,
-    /// The calls of this name that the fault is for, counted from 1.
+    /// The calls that have this effect. The calls of each name are counted from 1.
     calls: RangeInclusive<u64>,
 }
 
-/// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far. Upper
-/// and lower case of names are equal.
+/// The faults to inject, as the help of `--fault` describes them, and the number of calls of each name so far. Names
+/// are compared without regard to case.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,

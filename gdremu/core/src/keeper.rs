@@ -1,7 +1,9 @@
-//! Lets the launcher keep the memory of dma-bufs for processes that have not exported it.
+//! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that other processes than the exporter can
+//! map it.
 //!
-//! A process that exports memory sends the file that holds it. A process that has received the descriptor of a dma-buf
-//! asks for that file. The launcher holds it as long as the dma-buf is open or mapped, so it outlives the exporter.
+//! A process that exports a dma-buf sends the launcher the file with its memory. A process that has received the
+//! descriptor of a dma-buf asks the launcher for that file. The launcher holds the file as long as the dma-buf is open
+//! or mapped, even if the exporter has ended.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -21,23 +23,23 @@ use crate::gpu::Exported;
 use crate::session::{Identity, Session};
 use crate::sockets;
 
-/// A message to the launcher. Dma-bufs have the names of their records.
+/// A message to the launcher. Each dma-buf is named by its record in the session directory.
 #[derive(Serialize, Deserialize)]
 enum Request {
-    /// Keeps a dma-buf. The descriptor is the file of its memory.
+    /// Asks the launcher to keep a dma-buf. The descriptor of the message is the file with its memory.
     Keep(OsString, Exported),
-    /// Asks for a dma-buf. The answer goes to the descriptor.
+    /// Asks for a dma-buf. The descriptor of the message is the socket for the answer.
     Find(OsString),
 }
 
-/// The launcher's end.
+/// The launcher's side: the socket for requests, and the dma-bufs that it keeps.
 pub struct Keeper {
     session: Session,
     socket: UnixDatagram,
     kept: HashMap<OsString, (Exported, Arc<OwnedFd>)>,
-    /// The files in `kept`. One file can have the memory of many dma-bufs.
+    /// The files in `kept`. One file can hold the memory of many dma-bufs.
     files: HashMap<Identity, Weak<OwnedFd>>,
-    /// Closed dma-bufs are looked for when there are this many.
+    /// When `kept` has this many dma-bufs, those that are closed are removed.
     purge_at: usize,
     /// The process that exported the last dma-buf.
     last: Option<String>,
@@ -86,12 +88,12 @@ impl Keeper {
         self.files.retain(|_, file| file.strong_count() > 0);
     }
 
-    /// Answers with a dma-buf. Closing `to` without an answer says that there is no such dma-buf.
+    /// Sends a dma-buf to `to`. If there is no such dma-buf, sends nothing, and the asker sees that `to` is closed.
     fn answer(&self, name: &OsStr, to: BorrowedFd<'_>) {
         if let Some((exported, file)) = self.kept.get(name)
             && let Ok(answer) = serde_json::to_vec(exported)
         {
-            // The process that asked may have ended.
+            // The process that asked may have ended, so errors are ignored.
             let _ = sockets::send(to, &answer, file.as_fd());
         }
     }
@@ -116,8 +118,8 @@ fn request(session: &Session, request: &Request, descriptor: BorrowedFd<'_>) -> 
     sockets::send(socket.as_fd(), &serde_json::to_vec(request)?, descriptor)
 }
 
-/// Returns the path of the launcher's socket, and what must stay open for it. Linux limits the length of such
-/// paths, so a long one leads through a descriptor of the directory.
+/// Returns the path of the launcher's socket, and a directory that must stay open while the path is used. Linux limits
+/// the length of such paths, so a long path is replaced by a short one through the directory's descriptor.
 fn place(session: &Session) -> io::Result<(PathBuf, Option<File>)> {
     const MAX: usize = 100;
 

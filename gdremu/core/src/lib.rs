@@ -1,6 +1,6 @@
 //! Emulates gdrdrv and CUDA GPUs for unmodified programs; `../README.md` has a map of the crates.
 //!
-//! This crate is the part without hooks: state machines with unit tests.
+//! This crate has the state machines, with unit tests. Other crates have the hooks of libc and CUDA functions.
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 
@@ -16,7 +16,7 @@ pub mod session;
 mod sockets;
 pub mod version;
 
-/// Makes a C string of a text that ends with its only NUL byte.
+/// Returns a C string for a text that ends with its only NUL byte.
 pub const fn c_text(text: &'static str) -> &'static std::ffi::CStr {
     match std::ffi::CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,

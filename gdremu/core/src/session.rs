@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// The stand-ins for the CUDA runtime, see build.rs.
+/// Empty libraries that stand for the CUDA runtime. build.rs links them.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.12", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12"))),
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
@@ -32,13 +32,14 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// The lock of an export is shared, because descriptors that are opened through /proc/PID/fd hold one too.
+    /// True for an exported dma-buf. Its lock is shared, because descriptors opened through /proc/PID/fd hold a lock
+    /// too.
     is_export: bool,
 }
 
-/// [`Session::record`] of this says that a process has loaded the preload library.
+/// The event that a process has loaded the preload library, for [`Session::record`].
 pub const LOADED: &str = "loaded";
-/// [`Session::record`] of this says that a process had a GPU kernel that was not run.
+/// The event that a process had a GPU kernel that was not run, for [`Session::record`].
 pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
@@ -58,8 +59,8 @@ impl Session {
         self.directory.join("exports")
     }
 
-    /// Returns the session and the name of the record that the path of an exported dma-buf's descriptor names. The
-    /// session may be another gdremu's.
+    /// Splits `path`, the path of an exported dma-buf's record, into the session and the record's name. The session may
+    /// be that of another gdremu.
     pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
         let exports = path.parent()?;
         let directory = exports.parent()?;
@@ -76,14 +77,14 @@ impl Session {
         self.directory.join("files")
     }
 
-    /// Returns the file that stands for the absolute path `path`. The directories above it exist.
+    /// Returns the path of the file that replaces `path`, which is absolute. Creates its parent directories.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
         Ok(place)
     }
 
-    /// Returns a path of the library for `LD_PRELOAD`, which the dynamic loader splits at blanks and colons.
+    /// Returns a path of the library without blanks and colons, at which the dynamic loader splits `LD_PRELOAD`.
     pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
         if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Ok(library.to_owned());
@@ -93,7 +94,7 @@ impl Session {
         Ok(link)
     }
 
-    /// Puts the stand-in where the dynamic loader finds it by each name of NVIDIA's libraries.
+    /// Links the stand-in library under each name of NVIDIA's libraries, so that the dynamic loader finds it by them.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1"];
         for name in names {
@@ -102,7 +103,8 @@ impl Session {
         for (name, empty) in CUDA_RUNTIMES {
             fs::write(self.libraries().join(name), empty)?;
         }
-        // Programs that have a CUDA toolkit load this name, whatever the version. All versions have the same functions.
+        // Some programs load the CUDA runtime by this name without a version. All versions have the same functions
+        // here.
         symlink("libcudart.so.13", self.libraries().join("libcudart.so"))
     }
 
@@ -135,9 +137,9 @@ impl Session {
         leaks
     }
 
-    /// Records for [`Session::has`] that something happened in a process.
+    /// Records that an event happened in a process. [`Session::has`] reports it.
     pub fn record(&self, event: &str) {
-        // The record is a directory, because the program may have no descriptor left. It may exist already.
+        // The record is a directory, because the program may have no descriptor left. The directory may exist already.
         let _ = fs::create_dir(self.directory.join(event));
     }
 
@@ -157,7 +159,7 @@ impl Session {
 }
 
 impl Record {
-    /// Returns the file system and the number of the file, which are equal to those of the program's descriptor.
+    /// Returns the device number and the inode number of the file. The program's descriptor has the same.
     pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
@@ -167,7 +169,8 @@ impl Record {
         match File::open(&self.path) {
             Ok(file) if self.is_export => file.try_lock().is_err(),
             Ok(file) => file.try_lock_shared().is_err(),
-            // The process may have no descriptors left. A pin may live too long, but must not lose its memory.
+            // The process may have no descriptor left. Then the record counts as open, so that a pin does not lose its
+            // memory.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
@@ -181,12 +184,13 @@ impl Record {
     }
 
     pub fn set_pins(&self, pins: u64) {
-        // This truncates by name, because the program may have no descriptor left. A removed record has no readers.
+        // The size is set by path, because the program may have no descriptor left. If the record is gone, nothing
+        // reads the size.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
     pub fn remove(&self) {
-        // If the session is gone, so is the record.
+        // If the session directory is gone, so is the record.
         let _ = fs::remove_file(&self.path);
     }
 
@@ -204,7 +208,7 @@ impl Record {
     }
 }
 
-/// Makes a record of `len` bytes in the directory `place.path`, and a locked descriptor of it for this access.
+/// Makes a record of `len` bytes in the directory `place.path`. Returns the record and a locked descriptor of it.
 fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();

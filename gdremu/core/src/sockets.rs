@@ -1,4 +1,4 @@
-//! Messages over Unix sockets, each with a descriptor.
+//! Messages over Unix sockets. Each message carries a descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], descriptor: BorrowedF
     Ok(())
 }
 
-/// Waits for the next message. Fails if it has no descriptor, and at the end of the connection.
+/// Waits for the next message. Fails if the message has no descriptor, and at the end of the connection.
 pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, OwnedFd)> {
     let mut message = vec![0; MAX_MESSAGE];
     let mut control = cmsg_space!([i32; 1]);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Version {
     pub major: u16,
     pub minor: u16,
-    /// The number of corrections. Programs never see it.
+    /// The patch number. Programs cannot read it from gdrdrv.
     pub patch: u16,
 }
 

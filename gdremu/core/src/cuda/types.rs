@@ -1,4 +1,4 @@
-//! Structures of the driver API, laid out as in C.
+//! Structures and values of the CUDA driver API. Structures are laid out as in C.
 #![forbid(unsafe_code)]
 
 use crate::gpu::Shared;
@@ -13,10 +13,10 @@ pub struct Location {
 
 pub const LOCATION_DEVICE: u32 = 1;
 
-/// CUmemAllocationType: memory that stays where it is.
+/// A CUmemAllocationType: memory that does not migrate.
 pub const ALLOCATION_PINNED: u32 = 1;
 
-/// CUmemAllocationHandleType: a file descriptor.
+/// A CUmemAllocationHandleType: the handle is a file descriptor.
 pub const HANDLE_POSIX_FD: u32 = 1;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ pub struct AccessDesc {
     pub flags: u32,
 }
 
-/// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS.
+/// The value of CU_POINTER_ATTRIBUTE_P2P_TOKENS, for peer-to-peer access.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct P2pTokens {
@@ -47,12 +47,12 @@ pub struct P2pTokens {
     pub va_space: u32,
 }
 
-/// CUipcMemHandle.
+/// The contents of a CUipcMemHandle, which a program passes to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct IpcHandle {
     pub process: u64,
-    /// The buffer's id, never used twice.
+    /// The buffer's id, which no other buffer ever gets.
     pub id: u64,
     pub memory: Shared,
     pub unused: u64,

@@ -1,4 +1,4 @@
-//! The commands, one function each.
+//! Runs the commands of gdrdrv. Each has a function of its own.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
@@ -14,11 +14,11 @@ use crate::version::Version;
 use super::pin::{Pin, Pins};
 use super::{CLOCK_KHZ, Driver};
 
-/// The GPU page that ends with the last address.
+/// The start of the GPU page that ends with the last 64-bit address.
 const LAST_PAGE: u64 = u64::MAX - (GPU_PAGE - 1);
 
 impl Driver {
-    /// Runs a command on an open device. Reads `argument`, and writes it on success.
+    /// Runs a command on an open device. `argument` holds the command's input, and its result on success.
     pub fn ioctl(
         &mut self,
         gpu: &mut dyn Provider,
@@ -62,7 +62,7 @@ impl Call<'_> {
             return Err(Errno::EINVAL);
         }
         if matches!(tokens, (1.., 0)) {
-            return Err(Errno::EIO); // The GPU driver returns EIO for a token without an address space.
+            return Err(Errno::EIO); // EIO: the GPU driver refuses a token without an address space.
         }
         let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), tokens, false)?;
         argument.set(&HANDLE, handle);
@@ -94,7 +94,7 @@ impl Call<'_> {
         }
         let ragged_size = end - va;
         let pinned_size = ragged_size.next_multiple_of(GPU_PAGE);
-        // Pins are rounded out since gdrdrv 2.4.2, which reports itself as 2.4.
+        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. 2.4.2 itself reports version 2.4.
         let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
         let mapped_size = if rounds_out { pinned_size } else { ragged_size };
         if config.p2p_dummy {
@@ -107,7 +107,7 @@ impl Call<'_> {
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / page_size() as u64;
-        // Before 2.4, a pin of less than a page takes up no number, so the next pin has the same handle.
+        // Before 2.4, a pin of less than a CPU page does not count, so the next pin has the same handle.
         let handle = self.pins.take_handle(if config.since(4) { pages.max(1) } else { pages });
         self.pins.list.push(Pin {
             handle,
@@ -156,7 +156,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Sets the fields that GET_INFO and GET_INFO_V2 have at the same offsets.
+    /// Sets the fields that GET_INFO and GET_INFO_V2 have at the same offsets. Returns the type of the pin's mapping.
     fn describe_pin(&mut self, argument: &mut Argument) -> Result<MappingType, Errno> {
         use abi::get_info::*;
         let pin = self.pins.find(argument.get(&HANDLE))?;

@@ -1,4 +1,4 @@
-//! Mapping pins into the CPU's address space, and what becomes of the mappings.
+//! Maps pins into the CPU's address space, and records what munmap and mremap do to the mappings.
 #![forbid(unsafe_code)]
 
 use crate::abi::MappingType;
@@ -10,29 +10,29 @@ use super::Driver;
 use super::pin::Mapping;
 use super::vmas::{MappedPin, Shown};
 
-/// User space ends here on all emulated platforms.
+/// The end of user space, on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
 
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
     pub len: usize,
-    /// A handle times the size of a page.
+    /// The offset that the program passed to mmap. gdrdrv expects the pin's handle times the size of a CPU page.
     pub offset: u64,
     pub shared: bool,
     pub write: bool,
-    /// The address, with MAP_FIXED.
+    /// The address that the program passed with MAP_FIXED.
     pub fixed: Option<usize>,
 }
 
 impl Driver {
-    /// Maps a pin and returns the address, which the GPU's memory chooses.
+    /// Maps a pin and returns the address of the mapping.
     ///
     /// # Errors
-    /// `EINVAL` if the length is 0, the handle does not exist, or the pin is mapped, shorter than the length, not
-    /// aligned to a GPU page, or has lost its memory. `ENOMEM` if the length exceeds the address space. `EACCES` if the
-    /// caller is not the owner, or the device is not open for this access.
+    /// `EINVAL` if the length is 0, the mapping is private, the handle does not exist, or the pin is mapped, shorter
+    /// than the length, not aligned to a GPU page, or has lost its memory. `ENOMEM` if the length exceeds the address
+    /// space. `EACCES` if the caller does not own the open device, or the device is not open for this access.
     pub fn mmap(&mut self, gpu: &mut dyn Provider, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
-        // Linux's own checks come before the module's.
+        // Linux checks the following before it calls gdrdrv's mmap.
         let page = page_size();
         if request.len == 0 || !request.offset.is_multiple_of(page as u64) {
             return Err(Errno::EINVAL);
@@ -63,26 +63,27 @@ impl Driver {
 
         let addr = gpu.map(table, 0, len, request.fixed)?;
         let mapping_type = match pin.requested {
-            // Memory that is forced over PCIe is not behind the coherent link.
+            // The CPU reaches a pin with FORCE_PCIE over PCIe, not over the coherent link, so it cannot cache the
+            // memory.
             MappingType::None if pin.force_pcie && default_type == MappingType::Caching => MappingType::Wc,
             MappingType::None => default_type,
             requested => requested,
         };
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
-        // A wrong handle may have found this pin, so its own handle is kept.
+        // With `module_defects`, a handle that does not exist finds another pin, so the handle of that pin is recorded.
         let pin = Some(MappedPin { handle: pin.handle, origin });
         self.vmas.insert(addr, len, Shown { file, pin });
         self.next_mmap += 1;
         Ok(addr)
     }
 
-    /// Notes that a dma-buf was mapped. The addresses of dma-bufs end in the same calls as those of pins.
+    /// Records that a dma-buf was mapped. `unmapped` and `moved` handle mappings of dma-bufs like those of pins.
     pub fn mapped_dmabuf(&mut self, file: Identity, addr: usize, len: usize) {
         self.vmas.insert(addr, len, Shown { file, pin: None });
     }
 
-    /// Notes that a range of addresses was unmapped. A pin that loses any part of its mapping forgets the whole
-    /// mapping. Returns the open devices and dma-bufs that lost something.
+    /// Records that a range of addresses was unmapped. A pin that loses any part of its mapping forgets the whole
+    /// mapping. Returns the open devices and dma-bufs of which a mapping was in the range.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let mut touched = Vec::new();
         for (_, _, shown) in self.vmas.remove(addr, len) {
@@ -92,8 +93,8 @@ impl Driver {
         touched
     }
 
-    /// Notes that mremap(2) moved a range to another address. Its pins forget their mappings, which still show the
-    /// memory.
+    /// Records that mremap(2) moved a range to another address. The range's pins count as unmapped, although the memory
+    /// is mapped at the new address.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
         for (addr, len, shown) in self.vmas.remove(from, len) {
             self.vmas.insert(to + (addr - from), len, shown);
@@ -101,9 +102,10 @@ impl Driver {
         }
     }
 
-    /// Reacts to an unmapped address range as gdrdrv does, which marks the range's pin as unmapped.
+    /// Reacts to the end of an address range as gdrdrv does, which marks the range's pin as unmapped.
     fn closed(&mut self, shown: Shown) {
-        // This is a defect: a munmap after the unpin looks up the pin by handle, and may mark another pin unmapped.
+        // This emulates a defect: a munmap after the unpin looks up the pin by handle, and may mark another pin
+        // unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
             && let Ok(file) = self.file(shown.file)

@@ -2,7 +2,7 @@
 //! itself. GPU memory comes from a [`Provider`], and the owner of a `Driver` turns libc calls into calls of the driver.
 //!
 //! ```text
-//! open     ← an open file, owned by the process that opened
+//! open     ← an open file, which the process that opened it owns
 //! ioctl    → commands.rs: one function per command
 //! mmap, unmapped, moved → mmap.rs over vmas.rs, the address ranges of pins and dma-bufs
 //! revoked  ← the GPU's memory was freed under a pin

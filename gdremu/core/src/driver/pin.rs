@@ -1,4 +1,4 @@
-//! A pinned range of GPU memory, and the list of them that an open device keeps.
+//! A pinned range of GPU memory, and the list of an open device's pins.
 #![forbid(unsafe_code)]
 
 use crate::abi::MappingType;
@@ -8,29 +8,29 @@ use crate::gpu::PageTableId;
 
 pub(super) struct Pin {
     pub(super) handle: u64,
-    /// The first pinned address, which is the requested one, rounded down to a GPU page.
+    /// The first pinned address: the requested address, rounded down to a GPU page.
     pub(super) va: u64,
-    /// The number of bytes between `va` and the wanted address.
+    /// The number of bytes between `va` and the requested address.
     pub(super) offset: u64,
     pub(super) mapped_size: u64,
     pub(super) pinned_size: u64,
     /// `None` once the memory was freed under the pin.
     pub(super) table: Option<PageTableId>,
     pub(super) force_pcie: bool,
-    /// The time that the GPU driver took, in cycles of [`super::CLOCK_KHZ`].
+    /// The duration of the pin call in the GPU driver, in cycles of [`super::CLOCK_KHZ`].
     pub(super) cycles: u64,
-    /// The last request of REQ_MAPPING_TYPE; [`MappingType::None`] leaves it to the platform.
+    /// The type that the last REQ_MAPPING_TYPE requested. [`MappingType::None`] means the platform's default type.
     pub(super) requested: MappingType,
     pub(super) mapping: Option<Mapping>,
 }
 
-/// The mapping that a pin believes it has.
+/// The driver's record of a pin's mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
     pub(super) mapping_type: MappingType,
     pub(super) addr: usize,
     pub(super) len: usize,
-    /// The driver's mmap count, which distinguishes this mapping from leftovers of earlier ones.
+    /// The number of the mmap call that made this mapping. A range that is left of an earlier mapping has another one.
     pub(super) origin: u64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Mapping {
 pub(super) struct Pins {
     pub(super) list: Vec<Pin>,
     next_handle: u64,
-    /// A handle that does not exist finds the oldest pin. This is a defect of the real module.
+    /// True if a handle that does not exist finds the oldest pin, which is a defect of NVIDIA's gdrdrv.
     or_oldest: bool,
 }
 
@@ -65,7 +65,7 @@ impl Pins {
     }
 
     fn position(&self, handle: u64) -> Result<usize, Errno> {
-        // The module walks its list from the newest entry to the oldest.
+        // gdrdrv searches its list from the newest pin to the oldest.
         match self.list.iter().rposition(|pin| pin.handle == handle) {
             Some(i) => Ok(i),
             None if self.or_oldest && !self.list.is_empty() => Ok(0),

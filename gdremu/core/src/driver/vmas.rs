@@ -1,12 +1,12 @@
-//! Address ranges that map GPU memory, as Linux's memory management keeps them. A partial munmap splits them, and a
-//! move makes a new one.
+//! The address ranges at which GPU memory is mapped. They change as Linux's VMAs (virtual memory areas) do: munmap of a
+//! part splits a range, and mremap makes a new range.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 
 use crate::session::Identity;
 
-/// The GPU memory at a range of addresses.
+/// The device or dma-buf that is mapped at a range of addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) file: Identity,
@@ -17,11 +17,11 @@ pub(super) struct Shown {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MappedPin {
     pub(super) handle: u64,
-    /// The number of the mmap that this range was a part of.
+    /// The number of the mmap call that mapped this range.
     pub(super) origin: u64,
 }
 
-/// Lengths of ranges by address, and the memory that each of them shows.
+/// The mapped ranges: for each start address, the length and the mapped memory.
 #[derive(Default)]
 pub struct Vmas(BTreeMap<usize, (usize, Shown)>);
 
@@ -34,8 +34,8 @@ impl Vmas {
         self.overlapping(addr, len).next().is_some()
     }
 
-    /// Removes a range of addresses. What lies beside it stays. Returns the part of each entry that was removed, as
-    /// address, length and the memory that it shows.
+    /// Removes a range of addresses. Entries keep their parts outside the range. Returns the removed part of each entry
+    /// as address, length and mapped memory.
     pub(super) fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, usize, Shown)> {
         let hit: Vec<_> = self.overlapping(addr, len).collect();
         let end = addr.saturating_add(len);
@@ -55,7 +55,7 @@ impl Vmas {
         gone
     }
 
-    /// Returns whether an open device or a dma-buf is mapped. Zapped pages count too.
+    /// Returns whether an open device or a dma-buf is mapped anywhere, even if the pages were removed from the mapping.
     pub fn shows(&self, file: Identity) -> bool {
         self.0.values().any(|(_, shown)| shown.file == file)
     }

@@ -1,7 +1,7 @@
-//! The GPUs' memory as this process sees it, with one address space over all of them, as with CUDA's
-//! unified addressing.
+//! The allocation metadata of the GPUs' memory in this process. All GPUs share one address space, as with CUDA's
+//! unified addressing. VMM is CUDA's virtual memory management (cuMemCreate, cuMemMap).
 //!
-//! This is only bookkeeping. [`super::files`] reserves, maps and touches the memory.
+//! This module only keeps records. [`super::files`] reserves, maps and accesses the memory.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::ranges::Ranges;
 
 pub use super::physical::{Error, Run};
 
-/// The id of a page table, which is never used twice.
+/// The id of a page table. No other page table ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageTableId(pub u64);
 
@@ -20,7 +20,7 @@ pub struct PageTableId(pub u64);
 pub struct PageTable {
     pub id: PageTableId,
     pub va: u64,
-    /// Bytes, a multiple of [`GPU_PAGE`](super::physical::GPU_PAGE).
+    /// The length in bytes, a multiple of [`GPU_PAGE`](super::physical::GPU_PAGE).
     pub len: u64,
     /// The physical memory, in address order.
     pub runs: Vec<Run>,
@@ -34,7 +34,7 @@ pub struct Place {
     /// The number of bytes that the program asked for.
     pub len: u64,
     pub gpu: usize,
-    /// The id of the buffer or mapping. No other one of any process has it, even if the address is reused.
+    /// The id of the buffer or mapping. No other buffer or mapping in any process has it, even at the same address.
     pub id: u64,
     pub object: ObjectId,
     /// True if the memory came from cuMemCreate and cuMemMap.
@@ -54,7 +54,7 @@ pub enum Access {
 
 pub(super) type Accesses = BTreeMap<usize, Access>;
 
-/// Part of the address space with memory behind it.
+/// A part of the address space that has memory.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
     pub(super) start: u64,
@@ -65,7 +65,7 @@ pub(super) struct Mapping {
     pub(super) vmm: Option<Accesses>,
 }
 
-/// A step that a change of the metadata demands of the memory. All numbers are multiples of the GPU page.
+/// A change of the memory that a change of the metadata requires. Addresses and lengths are multiples of the GPU page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Created {
@@ -82,7 +82,7 @@ pub(super) enum Step {
         va: u64,
         len: u64,
     },
-    /// Pages of a block that buffers share hold no live byte any more, but stay mapped.
+    /// Pages of a block that buffers share: no live buffer has a byte in them any more, but they stay mapped.
     Emptied {
         va: u64,
         len: u64,
@@ -94,11 +94,11 @@ pub(super) enum Step {
 pub struct Memory {
     pub(super) physical: Physical,
     pub(super) addresses: Ranges,
-    /// All memory in the address space, by start.
+    /// All mappings of memory in the address space, by their starts.
     pub(super) mappings: BTreeMap<u64, Mapping>,
-    /// Buffers of each GPU, those that can be pinned apart from the others.
+    /// The buffers. Those of each GPU that can be pinned are apart from those that cannot.
     buffers: Buffers<(usize, bool)>,
-    /// cuMemAddressReserve'd ranges, as length by start.
+    /// The lengths of the ranges that cuMemAddressReserve reserved, by their starts.
     pub(super) reservations: BTreeMap<u64, u64>,
     pub(super) pins: BTreeMap<PageTableId, PageTable>,
     pub(super) steps: Vec<Step>,
@@ -106,7 +106,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes the memory of `gpus` GPUs with `size` bytes each. There is no address space yet.
+    /// Makes the memory of `gpus` GPUs with `size` bytes each. The address space is empty until [`Memory::add_window`].
     pub fn new(gpus: usize, size: u64) -> Self {
         Memory { physical: Physical::new(gpus, size), ..Memory::default() }
     }
@@ -116,7 +116,7 @@ impl Memory {
         self.ids = u64::from(process) << 32;
     }
 
-    /// Adds address space. Both numbers are multiples of [`BLOCK`].
+    /// Adds a range to the address space. Both numbers are multiples of [`BLOCK`].
     pub fn add_window(&mut self, start: u64, len: u64) {
         self.addresses.give(start, len);
     }
@@ -140,8 +140,9 @@ impl Memory {
         Ok(start)
     }
 
-    /// Takes blocks for memory of another process, in which its buffer `id` of `len` bytes starts at `offset`. Returns
-    /// the address of the buffer, which cannot be pinned. [`Memory::free`] gives the buffer back.
+    /// Takes `blocks` bytes of address space for memory of another process, in which its buffer `id` of `len` bytes
+    /// starts at `offset`. Returns the address of the buffer, which cannot be pinned. [`Memory::free`] frees the buffer
+    /// here.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -171,8 +172,8 @@ impl Memory {
         mapping
     }
 
-    /// Frees a buffer. Returns the non-persistent page tables that lost memory by it. The caller ends
-    /// their mappings, then unpins them.
+    /// Frees a buffer. Returns the non-persistent page tables that have lost memory. The caller ends the mappings of
+    /// these page tables, then unpins them.
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
         let buffer = self.buffers.starting_at(va).ok_or(Error::Invalid)?;
         let pinned = self.is_pinned(va, buffer.len);

@@ -9,10 +9,10 @@ use super::mmap;
 use super::physical::{GPU_BYTES, Object, ObjectId, Run};
 use crate::errno::Errno;
 
-/// The files of the GPUs' memory, kept in step with the allocation metadata.
+/// The files that hold the GPUs' memory. They follow the changes of the allocation metadata.
 pub(super) trait Backing: Send {
-    /// Applies the steps of a metadata change, or none if one fails. By default there is nothing to do, because only
-    /// the metadata records what is mapped where.
+    /// Applies the steps of a metadata change, or none if one fails. The default does nothing, because a file of all
+    /// the memory of a GPU needs no change when parts of it are allocated.
     fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! cuMemAlloc'ed buffers in blocks of memory, as the CUDA driver lays them out. Small ones share a block, so that they
-//! start anywhere in a GPU page. Each larger one has a block of its own.
+//! The buffers of cuMemAlloc and the blocks of memory that hold them, laid out as by the CUDA driver. Small buffers
+//! share a block, so that one can start inside a GPU page. Each larger buffer has a block of its own.
 //!
-//! This is only bookkeeping. Other modules make and free the blocks.
+//! This module only keeps records. Other modules allocate and free the blocks.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use super::physical::GPU_PAGE;
 use super::ranges::Ranges;
 
-/// Every small buffer starts at a multiple of this.
+/// Every small buffer starts at a multiple of this number of bytes.
 const ALIGN: u64 = 512;
 
 /// Buffers up to this size share a block with others.
 const SMALL: u64 = 1 << 20;
 
-/// A buffer, with the bytes that the program asked for.
+/// A buffer that the program allocated, with the length that the program asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     pub start: u64,
@@ -23,12 +23,12 @@ pub struct Buffer {
     pub id: u64,
 }
 
-/// All buffers of this process. Those of one `Kind` may share a block.
+/// All buffers of this process. Only buffers of the same `Kind` can share a block.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<Kind> {
-    /// Sorted by their starts.
+    /// The blocks, by their start addresses.
     blocks: BTreeMap<u64, Block<Kind>>,
-    /// Sorted by their starts.
+    /// The buffers that have not been freed, by their start addresses.
     live: BTreeMap<u64, Buffer>,
 }
 
@@ -36,20 +36,21 @@ pub struct Buffers<Kind> {
 struct Block<Kind> {
     kind: Kind,
     len: u64,
-    /// Room for small buffers.
+    /// The unused ranges, for further small buffers.
     free: Ranges,
 }
 
-/// The GPU pages in which no live buffer has a byte any more. There may be none.
+/// The GPU pages in which no live buffer has a byte any more after a free. `len` is 0 if there are none.
 pub struct Freed {
     pub start: u64,
     pub len: u64,
-    /// These addresses are all of a block, which is empty now.
+    /// True if the pages are a whole block, which has no buffer any more.
     pub is_block: bool,
 }
 
 impl<Kind: Copy + PartialEq> Buffers<Kind> {
-    /// Takes room for a small buffer in an existing block. Returns its address, or `None` if a block is needed first.
+    /// Places a small buffer in an existing block and returns its address. Returns `None` if the caller must add a
+    /// block for it.
     pub fn take(&mut self, kind: Kind, len: u64, id: u64) -> Option<u64> {
         if len > SMALL {
             return None;
@@ -65,7 +66,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         None
     }
 
-    /// Adds a block for a buffer. If the buffer is small and starts the block, others can share it.
+    /// Adds a block that holds a buffer. Other buffers can share the block if the buffer is small and starts at `base`.
     pub fn add_block(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
         let mut free = Ranges::default();
         if buffer.len <= SMALL && buffer.start == base {
@@ -76,8 +77,8 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.live.insert(buffer.start, buffer);
     }
 
-    /// Frees a live buffer. The room of a pinned one stays unused as long as the block lives. Bytes that a mapping
-    /// still shows must not become another buffer's memory.
+    /// Frees a live buffer. The bytes of a pinned buffer stay unused as long as its block exists. No other buffer may
+    /// get them, because they may still be mapped through the pin.
     pub fn free(&mut self, buffer: Buffer, pinned: bool) -> Freed {
         self.live.remove(&buffer.start);
         let (&base, block) = self.blocks.range_mut(..=buffer.start).next_back().expect("a buffer is in a block");
@@ -89,7 +90,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         if !pinned {
             block.free.give(buffer.start, room(buffer.len));
         }
-        // Only the first and the last page can be shared.
+        // Only the first and the last GPU page of a buffer can hold bytes of other buffers.
         let mut first = buffer.start / GPU_PAGE * GPU_PAGE;
         let mut last = (buffer.start + buffer.len).next_multiple_of(GPU_PAGE);
         if self.is_live(first) {
@@ -115,7 +116,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         Some(self.blocks.range(..=va).next_back()?.1.kind)
     }
 
-    /// Returns whether a GPU page of a block has no byte of a live buffer in it.
+    /// Returns whether an address is that of a GPU page in a block, and no live buffer has a byte in the page.
     pub fn is_dead(&self, page: u64) -> bool {
         match self.blocks.range(..=page).next_back() {
             Some((base, block)) if page - base < block.len => !self.is_live(page),

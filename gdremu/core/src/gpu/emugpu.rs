@@ -1,5 +1,5 @@
-//! GPU memory in Linux: `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose commands are in `emugpu_uapi.h`. The
-//! real gdrdrv pins this memory, so the allocation metadata has no pins.
+//! GPU memory from the test kernel's module `gdrdrv-c/emugpu`. Its device is `/dev/emugpu`, and `emugpu_uapi.h`
+//! describes the commands. The real gdrdrv pins this memory, so the allocation metadata has no pins.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -52,7 +52,7 @@ const RENEW: u32 = command::<Range>(WRITE, 5);
 
 #[derive(Default)]
 pub(super) struct Emugpu {
-    /// The device is opened on first use, by the process that owns the memory.
+    /// The open device. It is opened on first use, by the process that owns the memory.
     device: Option<OwnedFd>,
     handles: BTreeMap<ObjectId, u32>,
 }
@@ -67,8 +67,8 @@ impl Emugpu {
 
     fn call<T>(&mut self, command: u32, argument: &mut T) -> Result<(), Errno> {
         let device = self.device()?;
-        // SAFETY: the argument is of the type that the command's number was made from, and Linux accesses no more than
-        // its size.
+        // SAFETY: `T` is the type from which the command's number was made, and Linux accesses no more than the size of
+        // `T`.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), command.into(), argument) };
         if result == 0 { Ok(()) } else { Err(Errno::last()) }
     }
@@ -90,7 +90,8 @@ impl Emugpu {
             Step::Emptied { va, len } => {
                 for va in (va..va + len).step_by(GPU_PAGE as usize) {
                     match self.call(RENEW, &mut Range { va, size: GPU_PAGE }) {
-                        // The page is pinned. The next buffer there shares it with the pin, as it may on a real GPU.
+                        // The module has no page to replace a pinned one. The next buffer shares the page with the pin,
+                        // as it may on a real GPU.
                         Ok(()) | Err(Errno::ENOMEM) => {}
                         refused => return refused,
                     }
@@ -106,7 +107,7 @@ impl Emugpu {
         self.call(RELEASE, &mut handle)
     }
 
-    /// Reverts a step. Only steps that create or map something precede steps that can fail.
+    /// Reverts a step. If a step fails, all steps before it have created or mapped something.
     fn undo(&mut self, step: &Step) {
         let undone = match *step {
             Step::Created { object, .. } => self.release(object),

@@ -1,4 +1,4 @@
-//! Emulated GPUs, whose memory is in files, at device addresses that the CPU cannot access.
+//! Emulated GPUs. Their memory is in files, and the CPU cannot access it at its device addresses.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The CUDA version with GPU driver 555, the first that refuses pins of parts of GPU pages.
+/// CUDA 12.5, whose GPU driver 555 is the first to refuse pins of parts of GPU pages.
 const WHOLE_PAGES: u32 = 12050;
 
-/// Address space is reserved piece by piece, so that small programs stay small.
+/// Device addresses are reserved in windows of at least this size, when needed. So a small program reserves few.
 const WINDOW: u64 = 128 << 20;
 
 pub struct HostProvider {
@@ -29,15 +29,15 @@ pub struct HostProvider {
     views: BTreeMap<ObjectId, Arc<View>>,
     /// Reserved device addresses, as (start, length).
     windows: Vec<(u64, u64)>,
-    /// The process that first used the memory. A forked child has a copy of the metadata, not the memory.
+    /// The process that first used the memory. A forked child has a copy of the metadata, but not the memory.
     owner: Option<u32>,
 }
 
-/// A buffer as its process describes it to others.
+/// The description of a buffer that its process gives to other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {
-    /// The file of the GPU's memory in that process.
+    /// The number of the descriptor, in that process, of the file with the GPU's memory.
     pub descriptor: u32,
     pub gpu: u32,
     /// The offset in the file at which the buffer's blocks start.
@@ -48,16 +48,16 @@ pub struct Shared {
     pub len: u64,
 }
 
-/// The memory of a page table, for processes that have the file of its GPU.
+/// The memory of a page table, as parts of its GPU's file. Processes that have the file can map it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Exported {
     pub gpu: usize,
-    /// Offsets in the file and lengths, in the order of the addresses.
+    /// The offset in the file and the length of each part, in the order of the addresses.
     parts: Vec<(u64, u64)>,
 }
 
 impl Exported {
-    /// Maps `len` bytes of the memory from `offset` on, as [`Provider::map`] does.
+    /// Maps `len` bytes of the memory, starting at `offset`, as [`Provider::map`] does.
     pub fn map(&self, file: BorrowedFd<'_>, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
         let end = offset.saturating_add(len as u64);
         let mut parts = Vec::new();
@@ -77,7 +77,7 @@ impl Exported {
     }
 }
 
-/// Part of a device address range, with memory at `offset` of a view.
+/// A part of a device address range. Its memory is at `offset` of `view`.
 pub struct Span {
     view: Arc<View>,
     offset: u64,
@@ -85,8 +85,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns where the memory is while the span lives. Other mappings can change the memory at any time, so callers
-    /// copy through the pointer and never make a reference of it.
+    /// Returns a pointer to the memory, which is valid while the span lives. Other mappings can change the memory at
+    /// any time, so callers copy through the pointer and never make a reference of it.
     pub fn bytes(&self) -> *mut u8 {
         self.view.bytes(self.offset, self.len as u64)
     }
@@ -112,11 +112,12 @@ impl HostProvider {
         &self.memory
     }
 
-    /// Changes the allocation metadata, then the memory accordingly. Repeats `change` if device addresses ran out.
+    /// Changes the allocation metadata, then the memory accordingly. If device addresses run out, adds some and repeats
+    /// `change`.
     ///
     /// # Errors
-    /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing
-    /// fails, which leaves the metadata as before.
+    /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing (the GPUs'
+    /// files) fails, which leaves the metadata as before.
     pub fn change<T>(&mut self, mut change: impl FnMut(&mut Memory) -> Result<T, Error>) -> Result<T, Error> {
         if self.owner.is_none() {
             self.owner = Some(std::process::id());
@@ -140,13 +141,13 @@ impl HostProvider {
         self.windows.iter().any(|&(start, len)| va >= start && va - start < len)
     }
 
-    /// Returns the memory behind a device address range, as the GPU's copy engines reach it.
+    /// Returns the memory behind a device address range, for copies that the GPU's copy engines would make.
     pub fn spans(&mut self, va: u64, len: u64, need: Access) -> Result<Vec<Span>, Error> {
         let runs = self.memory.translate(va, len, need)?;
         runs.into_iter().map(|run| self.span(run)).collect()
     }
 
-    /// Returns the file and the place at which other processes find the memory of a live buffer.
+    /// Returns the file, and the offset in it, at which other processes find the memory of a live buffer.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
         let place = self.memory.place(base).ok_or(Error::Invalid)?;
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
@@ -158,7 +159,7 @@ impl HostProvider {
         Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
     }
 
-    /// Maps a buffer of another process, which has this id there and is in this file. Returns its address here.
+    /// Maps a buffer of another process, which has the id `id` there and is in `file`. Returns its device address here.
     pub fn import(&mut self, shared: &Shared, id: u64, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
         let Shared { start, blocks, offset, len, .. } = *shared;
@@ -276,7 +277,7 @@ impl From<Error> for Errno {
     }
 }
 
-/// If Linux refuses a call for the memory of a GPU, the GPU has no memory left.
+/// Linux's refusal of a call for GPU memory counts as a lack of GPU memory.
 impl From<Errno> for Error {
     fn from(_: Errno) -> Error {
         Error::NoMemory

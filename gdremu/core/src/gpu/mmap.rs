@@ -1,4 +1,4 @@
-//! The calls that make memory appear, fault and disappear. All unsafe code of the GPU is here.
+//! Maps, reserves and unmaps memory, and makes the files of emulated GPU memory.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -15,35 +15,36 @@ use crate::errno::Errno;
 const FIRST_DESCRIPTOR: c_int = 512;
 
 /// # Safety
-/// The contract is that of mmap(2). With `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
+/// The contract is that of mmap(2). With `MAP_FIXED` in `flags`, the caller owns `[addr, addr + len)`.
 unsafe fn mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: RawFd, offset: u64) -> Result<usize, Errno> {
     let offset = off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: contract of this function.
     let mapped = unsafe { libc::mmap(addr as *mut c_void, len, prot, flags, fd, offset) };
     if mapped == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(mapped as usize) }
 }
 
 /// # Safety
-/// The caller owns `[addr, addr + len)` and nothing uses it any more.
+/// The caller owns `[addr, addr + len)`, and no code uses the range any more.
 unsafe fn munmap(addr: usize, len: usize) {
     if len > 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: contract of this function.
         unsafe { libc::munmap(addr as *mut c_void, len) };
     }
 }
 
-/// Makes a file of anonymous memory. The memory is not used until it is touched.
+/// Makes a file of anonymous memory. Linux allocates its pages when they are first accessed.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // Tests deny memfd_create to the library under test by its flags, so this has a flag that the library never uses.
+    // Tests make memfd_create fail in the library under test, whose calls they know by the flags. So this call has
+    // another flag.
     let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&file, len)?;
     Ok(out_of_the_way(file))
 }
 
-/// Moves the file to a high descriptor number, if there is one left.
+/// Moves the file to a descriptor number of [`FIRST_DESCRIPTOR`] or higher, if one is free.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
-    // SAFETY: a plain call on a descriptor that we own; the returned descriptor is ours too.
+    // SAFETY: fcntl has no preconditions here, and no other code owns the descriptor that it returns.
     unsafe {
         match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) {
             -1 => file,
@@ -52,20 +53,20 @@ pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     }
 }
 
-/// Gives the pages of part of a file back. They read as zero in every mapping from now on.
+/// Gives the pages of a part of a file back to Linux. From then on, the part reads as zeros in every mapping.
 pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
     // A failure only leaves old data in freed memory.
     let _ = fallocate(file, mode, offset as off_t, len as off_t);
 }
 
-/// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size. There is no memory,
-/// and every touch raises SIGSEGV.
+/// Reserves `len` bytes of address space that start at a multiple of `align`. Both are multiples of the page size. The
+/// range has no memory, and every access raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
-    // Mappings start on pages. What is not needed is unmapped again, so that neighbors may merge.
+    // Linux aligns mappings to pages only. What lies before and behind the aligned part is unmapped again.
     let with_slack = len.saturating_add(align - page_size());
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: no address is asked for, so nothing is replaced.
+    // SAFETY: no address is requested, so nothing is replaced.
     let start = unsafe { mmap(0, with_slack, libc::PROT_NONE, flags, -1, 0)? };
     let aligned = start.next_multiple_of(align);
     // SAFETY: both ranges lie in the mapping that was just made, before and behind the aligned part.
@@ -83,8 +84,8 @@ pub struct Part<'a> {
     pub len: usize,
 }
 
-/// Maps parts of files one behind the other, shared, readable and writable, and absent from forked children. Uses the
-/// address that the program gave with `MAP_FIXED`, or any.
+/// Maps parts of files one behind the other. The mapping is shared, readable, writable, and absent from forked
+/// children. `fixed` is the address that the program gave with `MAP_FIXED`. Without it, Linux chooses the address.
 pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.len).sum();
     let start = match fixed {
@@ -106,20 +107,20 @@ pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errn
     Ok(start)
 }
 
-/// Replaces `[addr, addr + len)` by memory that raises SIGBUS when touched, or SIGSEGV if no descriptor is left.
+/// Replaces `[addr, addr + len)` by memory that raises SIGBUS when accessed, or SIGSEGV if no descriptor is left.
 ///
 /// # Safety
-/// Nothing in this process uses the range any more. It is a mapping of the emulated driver.
+/// No code in this process uses the range any more. The range is a mapping of the emulated driver.
 pub(super) unsafe fn poison(addr: usize, len: usize) {
-    // Touching a page beyond the end of its file raises SIGBUS.
+    // Accesses of a page beyond the end of its file raise SIGBUS.
     let replaced = match memory_file(c"gdremu-zapped", 0) {
-        // SAFETY: the caller gave the range up: contract of this function.
+        // SAFETY: no code uses the range any more: contract of this function.
         Ok(empty) => unsafe { replace(addr, len, empty.as_fd(), 0) },
         Err(errno) => Err(errno),
     };
     if let Err(error) = replaced {
         eprintln!("gdremu: {error}: accesses of unpinned GPU memory raise SIGSEGV, not SIGBUS");
-        // SAFETY: as above.
+        // SAFETY: no code uses the range any more: contract of this function.
         unsafe { libc::mprotect(addr as *mut c_void, len, libc::PROT_NONE) };
     }
 }
@@ -129,7 +130,7 @@ pub(super) unsafe fn poison(addr: usize, len: usize) {
 unsafe fn replace(addr: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the caller owns the range.
+    // SAFETY: the caller owns the range: contract of this function.
     unsafe {
         mmap(addr, len, prot, flags, file.as_raw_fd(), offset)?;
         libc::madvise(addr as *mut c_void, len, libc::MADV_DONTFORK);
@@ -142,7 +143,7 @@ pub fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// A piece of GPU memory as the GPU's own copy engines see it. It stays mapped, whatever the program maps or frees.
+/// A mapping of GPU memory for the emulator's own copies. It stays, whatever the program maps or frees.
 pub(super) struct View {
     addr: usize,
     len: usize,
@@ -154,7 +155,7 @@ impl View {
         Ok(View { addr: map_parts(&[Part { file, offset, len }], None)?, len })
     }
 
-    /// Returns the address at which `[offset, offset + len)` is mapped as long as this view lives.
+    /// Returns the address at which `[offset, offset + len)` is mapped while this view lives.
     ///
     /// # Panics
     /// If the range is not inside the view.
@@ -166,7 +167,7 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and pointers from `bytes` end with the view.
+        // SAFETY: only the view owns the mapping, and pointers from `bytes` are not used after the view.
         unsafe { munmap(self.addr, self.len) };
     }
 }

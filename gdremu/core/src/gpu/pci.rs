@@ -5,13 +5,13 @@ pub const DEVICES: &str = "/sys/bus/pci/devices";
 
 pub const VENDOR: u32 = 0x10de;
 
-/// The subsystem of the board, which is an H100's.
+/// The PCI subsystem id, which is that of an H100 board.
 pub const SUBSYSTEM: u32 = 0x1626;
 
-/// The bus of the first GPU; each next one is 16 further on.
+/// The bus of the first GPU. The bus of each further GPU is 16 higher.
 const FIRST_BUS: usize = 0x1b;
 
-/// Returns the PCI bus of a GPU, counted through all domains.
+/// Returns the PCI bus of a GPU. Numbers of 256 and more are in further PCI domains.
 pub fn bus(gpu: usize) -> usize {
     FIRST_BUS + 16 * gpu
 }

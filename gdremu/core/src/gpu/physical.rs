@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use super::ranges::Ranges;
 
-/// Bytes of each GPU's memory. They occupy host memory only once touched.
+/// The bytes of memory of each GPU. They occupy host memory only after their first access.
 pub const GPU_BYTES: u64 = 16 << 30;
 
 /// Physical memory is allocated in blocks of 2 MiB, CUDA's allocation granularity.
 pub const BLOCK: u64 = 2 << 20;
 
-/// Pages of a GPU as its driver pins them.
+/// The size of a GPU page, the unit in which NVIDIA's driver pins memory.
 pub const GPU_PAGE: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     NoMemory,
-    /// There is no free address range of this many bytes. Give the memory another window and repeat the call.
+    /// There is no free address range of this many bytes. The caller adds a window of addresses and repeats the call.
     NoAddresses(u64),
     /// The address, size or handle is not what the call needs.
     Invalid,
@@ -46,9 +46,9 @@ pub struct Object {
     /// Offset from the start of the GPU's memory.
     pub start: u64,
     pub len: u64,
-    /// True if other devices (and so the CPU through BAR1) may be given its pages.
+    /// True if the memory can be pinned for other devices, and mapped by the CPU over BAR1.
     pub rdma: bool,
-    /// True if the memory is another process's. The object cannot be pinned or exported.
+    /// True if the memory belongs to another process. It cannot be pinned or exported.
     pub imported: bool,
     references: [u32; 2],
 }
@@ -57,7 +57,7 @@ pub struct Object {
 pub(super) enum Holder {
     /// A handle from cuMemCreate or cuMemRetainAllocationHandle.
     Handle,
-    /// A mapping into the address space or a page table.
+    /// A mapping into the address space, or a page table.
     Use,
 }
 
@@ -85,7 +85,7 @@ impl Physical {
         Ok(id)
     }
 
-    /// Returns an object that something keeps alive.
+    /// Returns an object that has at least one reference.
     pub(super) fn live(&self, id: ObjectId) -> &Object {
         &self.objects[&id]
     }
@@ -106,7 +106,7 @@ impl Physical {
         self.live_mut(id).references[holder as usize] += 1;
     }
 
-    /// Takes a reference away. The last one frees the memory, which is returned.
+    /// Drops a reference. If it was the last one, frees the object and returns its memory.
     pub(super) fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
         self.live_mut(id).references[holder as usize] -= 1;
         let object = self.live(id);

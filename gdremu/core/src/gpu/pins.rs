@@ -1,14 +1,15 @@
-//! Page tables, for memory whose physical addresses were given to another device.
+//! Page tables. Each describes memory whose physical addresses another device has.
 #![forbid(unsafe_code)]
 
 use super::address_space::{Access, Error, Memory, PageTable, PageTableId};
 use super::physical::{GPU_PAGE, Holder, Object, end_of};
 
 impl Memory {
-    /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].
+    /// Pins `[va, va + len)`, which must be whole GPU pages. The physical memory stays allocated until
+    /// [`Memory::unpin`].
     ///
-    /// A page can be pinned if at least part of it is in a live buffer or VMM mapping. Buffers are pinned
-    /// rounded out to pages, and share pages with adjacent ones.
+    /// A page can be pinned if at least part of it is in a live buffer or VMM (virtual memory management) mapping. So a
+    /// pin can include adjacent buffers, which share the first or last page of the requested buffer.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the range is not whole pages, has a page without memory, is in more than one block of
@@ -22,15 +23,16 @@ impl Memory {
         self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
-    /// Holds `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. This is a persistent pin, except that only
-    /// part of the whole range must be in a live buffer or VMM mapping, and that the memory need not be GPUDirect
-    /// capable. On an H200, NVIDIA's driver 580 exports all of a block of 2 MiB that holds one buffer of 4 KiB. It also
-    /// exports all VMM and pool memory.
+    /// Holds `[va, va + len)`, whole pages of `page` bytes, for a dma-buf, as a persistent pin does. Unlike a pin, the
+    /// range needs only one byte in a live buffer or VMM mapping, and the memory need not be GPUDirect capable. On an
+    /// H200, NVIDIA's driver 580 exports all of a block of 2 MiB that holds one buffer of 4 KiB, and all VMM and pool
+    /// memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
 
-    /// Pins a range if every `unit` of it has a byte in a live buffer or VMM mapping, and `can_be` holds for it.
+    /// Pins a range if each `unit` of it has a byte in a live buffer or VMM mapping, and `can_be` holds for its
+    /// objects.
     fn pin_pages(
         &mut self,
         va: u64,
@@ -65,7 +67,7 @@ impl Memory {
         Ok(table)
     }
 
-    /// Gives the pages back. Unknown tables are ignored.
+    /// Ends the pin of a page table. Unknown ids are ignored.
     pub fn unpin(&mut self, id: PageTableId) {
         if let Some(table) = self.pins.remove(&id) {
             for run in table.runs {
@@ -80,8 +82,8 @@ impl Memory {
         of_gpu.map(|table| table.len).sum()
     }
 
-    /// Returns whether each page that starts in `[start, end)` holds at least a byte of a live buffer or VMM mapping. A
-    /// page starts at `start`.
+    /// Returns whether each page that starts in `[start, end)` holds at least a byte of a live buffer or VMM mapping.
+    /// `start` is the start of a page.
     fn every_page_holds_memory(&self, start: u64, end: u64, page: u64) -> bool {
         let mut at = start;
         while at < end {

@@ -1,4 +1,4 @@
-//! The GPU memory that the driver and the libc hooks need.
+//! The interface by which the emulated driver and the libc hooks pin and map GPU memory.
 
 use std::any::Any;
 
@@ -6,7 +6,8 @@ use super::address_space::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 
-/// `[va, va + len)`, both multiples of the GPU page (64 KiB), but with gdrdrv before 2.4.2 `len` can be any.
+/// A request to pin `[va, va + len)`. Both numbers are multiples of the GPU page (64 KiB), but with gdrdrv before 2.4.2
+/// `len` can be any number.
 #[derive(Clone, Copy, Debug)]
 pub struct PinRequest {
     pub va: u64,
@@ -18,8 +19,8 @@ pub struct PinRequest {
 
 pub trait Provider: Any + Send {
     /// Pins a range. The physical memory stays alive until [`Provider::put_pages`], even if the program frees it
-    /// before. If the pin is not persistent, the call that frees the memory names this table among the revoked ones.
-    /// The caller then zaps its mapping and puts the pages.
+    /// before. If the pin is not persistent, the call that frees the memory returns this table among the revoked ones.
+    /// Its caller zaps the table's mapping, then calls `put_pages`.
     ///
     /// # Errors
     /// - `EINVAL` if the range is not all memory of one GPU and of this process, if GPUDirect is not allowed, if the
@@ -28,7 +29,7 @@ pub trait Provider: Any + Send {
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno>;
 
-    /// Gives pinned pages back. Mappings of them must be gone.
+    /// Releases pinned pages. Their mappings must be gone.
     fn put_pages(&mut self, table: PageTableId);
 
     /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable, writable, shared and
@@ -39,9 +40,9 @@ pub trait Provider: Any + Send {
     /// `EINVAL` if the range is beyond the table, or there is no such table. Otherwise the error of mmap(2).
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno>;
 
-    /// Takes the pages out of a mapping. Touching it raises SIGBUS until it is unmapped.
+    /// Removes the pages from a mapping. Accesses of the mapping raise SIGBUS until it is unmapped.
     fn zap(&mut self, addr: usize, len: usize) {
-        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
+        // SAFETY: the driver passes a mapping that it made with `map`, and the mapping's pin has ended.
         unsafe { mmap::poison(addr, len) };
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// Free ranges by start. Touching ranges are always merged.
+/// The lengths of free ranges by their starts. Adjacent ranges are always merged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges {
     free: BTreeMap<u64, u64>,
@@ -25,7 +25,7 @@ impl Ranges {
         self.free.insert(start, len);
     }
 
-    /// Takes the lowest free range of `len` at a multiple of `align`, a power of two.
+    /// Takes the lowest free range of `len` that starts at a multiple of `align`.
     pub(super) fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         for (start, free) in &self.free {
             let aligned = start.checked_next_multiple_of(align)?;

@@ -8,7 +8,7 @@ use super::address_space::{Access, Accesses, Error, Mapping, Memory, PageTableId
 use super::physical::{BLOCK, Holder, Object, ObjectId, end_of};
 
 impl Memory {
-    /// Creates a physical object with one handle. `len` is a multiple of 2 MiB.
+    /// Creates a physical object and returns its handle. `len` must be a multiple of 2 MiB.
     pub fn create(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<ObjectId, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -30,14 +30,14 @@ impl Memory {
         Ok(object)
     }
 
-    /// Gives a handle's reference up. The memory lives on while it is mapped or pinned.
+    /// Drops a reference that a handle stands for. The memory stays alive while it is mapped or pinned.
     pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
         self.drop_reference(handle, Holder::Handle);
         Ok(())
     }
 
-    /// Reserves addresses, at `hint` if that is free. `align` is 0 or a power of two.
+    /// Reserves addresses, at `hint` if they are free there. `align` must be 0 or a power of two.
     pub fn reserve(&mut self, len: u64, align: u64, hint: u64) -> Result<u64, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) || (align != 0 && !align.is_power_of_two()) {
             return Err(Error::Invalid);
@@ -55,7 +55,7 @@ impl Memory {
         Ok(va)
     }
 
-    /// Gives a whole reservation back. Nothing may be mapped in it.
+    /// Ends the reservation that is exactly `[va, va + len)`. Nothing may be mapped in it.
     pub fn unreserve(&mut self, va: u64, len: u64) -> Result<(), Error> {
         if self.reservations.get(&va) != Some(&len) || self.mappings.range(va..va + len).next().is_some() {
             return Err(Error::Invalid);
@@ -85,8 +85,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables that lost memory, as
-    /// [`Memory::free`] does.
+    /// Unmaps mappings that together are exactly `[va, va + len)`. Returns the non-persistent page tables that have
+    /// lost memory, as [`Memory::free`] does.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let mut mappings = Vec::new();
         for at in self.whole_mappings(va, len)? {
@@ -100,7 +100,7 @@ impl Memory {
         Ok(revoked)
     }
 
-    /// Sets the accesses that a GPU may make to whole mappings that fill `[va, va + len)`.
+    /// Sets the accesses that a GPU may make to mappings that together are exactly `[va, va + len)`.
     pub fn set_access(&mut self, va: u64, len: u64, gpu: usize, access: Access) -> Result<(), Error> {
         for at in self.whole_mappings(va, len)? {
             if let Some(Mapping { vmm: Some(of_gpus), .. }) = self.mappings.get_mut(&at) {
@@ -119,7 +119,7 @@ impl Memory {
         self.mapping_at(va)?.vmm.as_ref().ok_or(Error::Invalid)
     }
 
-    /// Returns the starts of the VMM mappings that fill the range without hole or overhang.
+    /// Returns the starts of the VMM mappings that together are exactly the range.
     fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
         let end = end_of(va, len)?;
         let mut starts = Vec::new();
