@@ -1,5 +1,5 @@
-//! Pointers that C programs pass. Only C creates values of these types, under CUDA's contract. A pointer
-//! is NULL or points to the object of the function's prototype, for as long as the call runs.
+//! Pointers that C programs pass to exported functions. By CUDA's contract, a pointer is NULL or points to the object
+//! of the function's prototype, for as long as the call runs.
 
 use std::ffi::{CStr, c_char};
 use std::{ptr, slice};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result, ensure, valid};
 pub(crate) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// Makes an `Out` of a local place, for a call of another exported function.
+    /// Returns an `Out` for a local variable, to call another exported function from Rust.
     pub(crate) fn to(place: &mut T) -> Out<T> {
         Out(place)
     }
@@ -22,13 +22,13 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
-    /// Stores what `make` returns. Refuses NULL before `make` has any effect.
+    /// Stores the result of `make`. If the pointer is NULL, fails without calling `make`.
     pub(crate) fn fill(self, make: impl FnOnce() -> Result<T>) -> Result {
         self.check()?;
         self.set(make()?)
     }
 
-    /// Stores a result that may be left out by passing NULL.
+    /// Stores a result, or does nothing if the program has passed NULL because it does not need the result.
     pub(crate) fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: the pointer is not NULL, so it is the program's memory for a T (see the head of this file).
@@ -39,7 +39,7 @@ impl<T: Copy> Out<T> {
     pub(crate) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
         self.check()?;
         for (index, value) in values.enumerate() {
-            // SAFETY: the pointer is not NULL, so it has the call's number of Ts (see the head of this file).
+            // SAFETY: the pointer is not NULL, so it has room for the call's number of Ts (see the head of this file).
             unsafe { self.0.add(index).write_unaligned(value) };
         }
         Ok(())
@@ -49,7 +49,7 @@ impl<T: Copy> Out<T> {
         Out(self.0.cast())
     }
 
-    /// Reads the program's value from the place of the result.
+    /// Returns the pointer for reading. The program passes a value where the result is stored.
     pub(crate) fn as_in(self) -> In<T> {
         In(self.0)
     }
@@ -64,7 +64,7 @@ impl Out<()> {
 }
 
 impl Out<*const c_char> {
-    /// Stores where a text is. If there is none, stores NULL and fails.
+    /// Stores the address of a text. If there is no text, stores NULL and fails.
     pub(crate) fn set_text_or_null(self, text: Option<&'static CStr>) -> Result {
         self.set(ptr::null())?;
         self.set(valid(text)?.as_ptr())
@@ -72,7 +72,7 @@ impl Out<*const c_char> {
 }
 
 impl Out<c_char> {
-    /// Stores as much of a text as `room` bytes take, NUL included.
+    /// Stores a text that is cut to fit into `room` bytes, with its NUL.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
         self.check()?;
         ensure(room > 0, Error::INVALID_VALUE)?;
@@ -109,7 +109,7 @@ impl<T: Copy> In<T> {
 
     pub(crate) fn at(self, index: usize) -> Result<T> {
         ensure(!self.is_null(), Error::INVALID_VALUE)?;
-        // SAFETY: the pointer is not NULL, so it has the call's number of Ts (see the head of this file).
+        // SAFETY: the pointer is not NULL, so it points to the call's number of Ts (see the head of this file).
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
 }
@@ -128,12 +128,12 @@ impl In<c_char> {
 }
 
 impl In<u8> {
-    /// Makes a pointer of an address that C has passed as a number.
+    /// Makes a pointer from an address that C has passed as a number.
     pub(crate) fn from_address(address: usize) -> In<u8> {
         In(ptr::with_exposed_provenance(address))
     }
 
-    /// Reads `len` bytes of the program's memory. Refuses lengths that no memory has.
+    /// Returns `len` bytes of the program's memory. Fails if `len` exceeds `isize::MAX`, the limit of a slice.
     pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
         ensure(!self.is_null() && isize::try_from(len).is_ok(), Error::INVALID_VALUE)?;
         // SAFETY: the pointer is not NULL, so the program passed `len` bytes (see the head of this file).

@@ -56,7 +56,8 @@ macro_rules! results {
     };
 }
 
-/// The names of a result, empty where the driver or the runtime does not have it, and its description.
+/// The names of a result in the driver API and in the runtime API, and its description. A name is empty if that API
+/// does not have the result.
 pub(crate) struct Text {
     pub(crate) value: i32,
     pub(crate) name: &'static CStr,

@@ -1,4 +1,4 @@
-//! Access to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
+//! Access to the emulated GPUs. The stand-in for CUDA and the emulated gdrdrv use the same GPUs.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -14,10 +14,10 @@ use gdremu_core::gpu::{HostProvider, Shared};
 use crate::error::{Error, Result};
 use crate::state as process;
 
-/// Counts changes of the address space, so that running GPU kernels repeat their lookups.
+/// Counts changes of the address space, so that running GPU kernels notice them and look addresses up again.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Records that memory was mapped, unmapped or changed its access.
+/// Records that memory was mapped or unmapped, or that the access to it changed.
 pub(crate) fn memory_changed() {
     CHANGES.fetch_add(1, Ordering::SeqCst);
 }
@@ -70,7 +70,7 @@ pub(crate) fn free_bytes(gpu: usize) -> u64 {
     process.gpu.host().memory().free_bytes(gpu)
 }
 
-/// Removes memory from the program, and revokes its pins before any other thread can use the GPUs.
+/// Frees or unmaps memory of the program. Revokes its pins before any other thread can use the GPUs.
 pub(crate) fn take_away(
     call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, address_space::Error>,
 ) -> Result {
@@ -81,8 +81,8 @@ pub(crate) fn take_away(
     Ok(())
 }
 
-/// Returns the GPUs that CUDA shows the program, by ordinal. These are the entries of CUDA_VISIBLE_DEVICES up to the
-/// first one that names no GPU. The variable is read once, as by NVIDIA's driver.
+/// Returns the GPUs that CUDA shows the program, by CUDA's number. These are the entries of CUDA_VISIBLE_DEVICES up to
+/// the first one that names no GPU. The variable is read once, as by NVIDIA's driver.
 pub(crate) fn visible() -> &'static [usize] {
     static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
     VISIBLE.get_or_init(|| match env::var("CUDA_VISIBLE_DEVICES") {

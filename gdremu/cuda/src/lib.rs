@@ -5,7 +5,7 @@
 //! driver/          a stand-in libcuda.so.1 (this object has that name) over the same GPUs
 //! runtime/         the CUDA runtime, over the functions of the driver
 //! nvml             the functions of libnvidia-ml.so.1
-//! missing          the functions that there are not
+//! missing          the functions that gdremu does not have, which fail
 //!   args           arguments of C callers
 //!   gpus           access to the emulated GPUs, shared with the emulated driver
 //!   error          CUresults

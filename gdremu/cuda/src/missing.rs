@@ -1,7 +1,7 @@
-//! The functions of libcuda and libcudart that gdremu does not have. Each reports that once, and fails.
+//! The functions of libcuda and libcudart that gdremu does not have. Each fails, and prints its name the first time.
 //!
 //! The names are those that libcuda.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5 export.
-//! cuGetProcAddress does not find them, and programs that ask it go on without.
+//! cuGetProcAddress does not find them, so programs that ask it for a function go on without that function.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +21,8 @@ fn refuse(symbol: &str, said: &AtomicBool) -> i32 {
     NOT_SUPPORTED
 }
 
-/// Exports functions by the beginnings of their names and the rest, as `"cu" "cuda": GraphClone`. Suffixes of variants
-/// are in parentheses behind it.
+/// Exports failing functions. A name is one of the beginnings before the colon followed by one of the words after it:
+/// `"cu" "cuda": GraphClone` exports cuGraphClone and cudaGraphClone. Suffixes of more variants are in parentheses.
 macro_rules! refused {
     ($($($begin:literal)+: $($end:ident $(($($suffix:ident)*))?)*;)*) => {
         $(refused!(@ [$($begin)+] $($end $(($($suffix)*))?)*);)*
@@ -46,7 +46,7 @@ macro_rules! refused {
     };
 }
 
-// If a driver function also has a suffix, its name without suffix is for the 32-bit address space of CUDA 3.1.
+// Some symbols here, such as cuMemFree, are old versions. gdremu has the new version, whose symbol ends with _v2.
 refused! {
     "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
         DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount

@@ -1,5 +1,5 @@
-//! The management library. This object is also libnvidia-ml.so.1. It has the functions that UCX, libfabric and NIXL
-//! call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+//! NVML, NVIDIA's management library. Programs find this object as libnvidia-ml.so.1. It has the functions that UCX,
+//! libfabric and NIXL call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -63,7 +63,7 @@ pub(crate) struct PciInfo {
     address: [u8; 32],
 }
 
-/// Returns a text as a field of a structure, with zeros behind it.
+/// Returns a text as an array of bytes for a field of a structure, padded with zeros.
 fn field<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -83,10 +83,11 @@ fn pci_info(gpu: usize) -> PciInfo {
     }
 }
 
-/// Versions and sizes of nvmlGpuFabricInfoV_t. The rest is 0: NVML_SUCCESS, no clique, no fabric, unknown health.
+/// The versions and sizes of nvmlGpuFabricInfoV_t. Its other fields are 0: NVML_SUCCESS, no clique, no fabric, unknown
+/// health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
-/// nvmlFieldValue_t: the question and its time, the type of the answer, and whether there is an answer.
+/// nvmlFieldValue_t: the requested field and its time, the type of the value, a status, and the value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FieldValue {
@@ -96,7 +97,7 @@ pub(crate) struct FieldValue {
     value: u64,
 }
 
-const C2C_LINK_COUNT: u32 = 170; // an unsigned int
+const C2C_LINK_COUNT: u32 = 170; // Its value is an unsigned int.
 
 const _: () = assert!(size_of::<FieldValue>() == 40 && size_of::<PciInfo>() == 68);
 
@@ -145,7 +146,7 @@ entry_points! {
         let total = *gpus::config().bar1_size.of(gpu);
         Ok(memory.set([total, total - used, used])?)
     }
-    // There is no NVLink.
+    // The emulated GPUs have no NVLink.
     fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: Device, _link: u32, _info: Out<u8>) {
         gpu_of(device)?;
         Err(Error::NOT_SUPPORTED)

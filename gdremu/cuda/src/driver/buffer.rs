@@ -26,7 +26,7 @@ pub(super) fn cuMemFree_v2(address: u64) -> Result {
     host::release(state, address as usize, Kind::Managed)
 }
 
-/// Frees a buffer, from a pool or not.
+/// Frees a buffer, whether or not it is from a memory pool.
 pub(super) fn free(state: &mut State, address: u64) -> Result {
     let allocation = valid(state.allocations.get(&address))?;
     if let Some(shared) = &allocation.shared {
@@ -58,9 +58,9 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     }
 }
 
-// ---- Memory of the default pool, which cannot be pinned. It is allocated at once; a free waits for its turn. ----
+// ---- Memory of the default pool, which cannot be pinned. It is allocated at once; a free waits for its stream. ----
 
-/// The handle of the pool of GPU 0. The handles of the other pools follow.
+/// The handle of the default pool of GPU 0. The handles for the other GPUs are the numbers after it.
 const POOL: usize = 0xC4 << 40;
 
 pub(super) fn cuMemAllocAsync(size: usize, stream: StreamHandle) -> Result<u64> {

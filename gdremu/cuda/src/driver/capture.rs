@@ -11,15 +11,15 @@ use super::state::{self, Capture, ContextHandle, Current, State, Stream, StreamH
 use crate::args::Out;
 use crate::error::{Error, Result, ensure};
 
-/// CUstreamCaptureMode.
+/// Values of CUstreamCaptureMode.
 const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
 
-/// The calls of the stand-in that CUDA calls potentially unsafe during a capture.
+/// Functions of gdremu that CUDA's documentation calls potentially unsafe during a capture.
 const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged cuMemFree cuMemFreeHost \
     cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuStreamQuery cuStreamSynchronize";
 
-/// The number of captures that have not ended, which can be read without a lock.
+/// The number of captures that have not ended. It can be read without the lock of the state.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -39,7 +39,7 @@ pub(super) fn check_call(name: &str) -> Result {
     })
 }
 
-/// Makes the captures of these streams invalid. Fails with `error` if there are any.
+/// Makes the captures that `selects` chooses invalid. Fails with `error` if there are any.
 fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &Capture, &Stream) -> bool) -> Result {
     let State { captures, streams, .. } = state;
     let mut result = Ok(());
@@ -54,7 +54,7 @@ fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &C
     result
 }
 
-/// Refuses work and queries of a stream that captures, and of a default stream that would wait for such streams.
+/// Refuses work and queries of a stream that captures, and of a default stream that would wait for such a stream.
 pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 
@@ -95,7 +95,7 @@ pub(super) fn status(state: &State, stream: StreamHandle) -> Result<u32> {
     })
 }
 
-/// Ends a capture and stores its graph, which is empty. No functions take the graph.
+/// Ends a capture and stores a handle of its graph, which is empty. gdremu has no functions that take a graph.
 pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
     const GRAPH: usize = 0xC7 << 40;
 
@@ -109,7 +109,7 @@ pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) ->
     graph.set(GRAPH)
 }
 
-/// Sets the calling thread's mode, and returns the mode before in the same place.
+/// Sets the calling thread's capture mode to the value at `mode`, and stores the previous mode there.
 pub(super) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Result {
     let new = mode.as_in().get()?;
     ensure(new <= RELAXED, Error::INVALID_VALUE)?;

@@ -10,7 +10,7 @@ use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// The API version of all contexts. They can move between threads, as they can since CUDA 3.2.
+/// The API version that all contexts report. It is CUDA 3.2's, since which contexts can move between threads.
 pub(super) const API_VERSION: u32 = 3020;
 
 fn create(state: &mut State, gpu: usize, flags: u32) -> Result<Context> {
@@ -33,7 +33,7 @@ pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     state.contexts.get(context)
 }
 
-/// Ends a context and everything that belongs to it, GPU kernels first.
+/// Ends a context and everything that belongs to it. Its GPU kernels end first.
 fn destroy(mut state: Locked, context: ContextHandle) -> Result {
     state.contexts.remove(context)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
@@ -133,8 +133,8 @@ pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     if primary.retained == 0 { reset_primary(state, gpu) } else { Ok(()) }
 }
 
-/// Ends a primary context with all that it owns. Later uses of the context return CONTEXT_IS_DESTROYED. The context
-/// stays retained as often as before, so that each retain has a release.
+/// Ends a primary context with all that it owns. Later uses of the context return CONTEXT_IS_DESTROYED. The number of
+/// its retains stays, so that each retain still has a release.
 pub(super) fn reset_primary(mut state: Locked, gpu: usize) -> Result {
     let primary = state.primaries.entry(gpu).or_default();
     match primary.context.take() {

@@ -11,12 +11,12 @@ use super::{host, pointer};
 use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
-/// An address at one side of a copy.
+/// The source or the destination of a copy.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
-    /// Memory that CUDA must know (device, managed, registered).
+    /// The address of memory that CUDA must know: device memory, managed memory, or registered host memory.
     Device(u64),
-    /// Any memory, including the program's own.
+    /// The address of any memory, including host memory that CUDA does not know.
     Any(u64),
 }
 
@@ -29,7 +29,7 @@ impl Side {
     }
 }
 
-/// Memory of one side of a copy or fill, in address order.
+/// The memory of one side of a copy or fill.
 enum Memory {
     Gpu(Vec<Span>),
     Host {
@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// Copies the bytes that the program may change after the call.
+    /// Replaces host memory that CUDA does not know by a copy of it, because the program may change it after the call.
     fn staged(self) -> Memory {
         match self {
             Memory::Host { len, pageable: true, .. } => {
@@ -64,7 +64,8 @@ impl Memory {
     }
 }
 
-/// Returns the memory at an address, if it is all of one buffer, and known to CUDA where it must be.
+/// Returns the memory at an address. Fails if the memory is not all of one allocation, or if `side` demands that CUDA
+/// knows it and CUDA does not.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -78,8 +79,8 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     Ok(Memory::Host { start: address as usize, len, pageable: !is_known })
 }
 
-/// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. The copy is
-/// asynchronous if there is a stream. Otherwise it is in the default stream.
+/// Copies `len` bytes without holding the lock, so that an access of an invalid host address faults as in the program's
+/// own code. With `stream` the copy is asynchronous. Without, it is in the default stream.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let turn = Turn::of(stream.unwrap_or(0))?;
     let when = pointer::when(&turn, stream, &[to.address(), from.address()]);
@@ -133,8 +134,8 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-/// Fills `count` elements with `value`, whose bytes are in memory order. The fill is asynchronous if there is a stream.
-/// Otherwise it is in the default stream.
+/// Fills `count` elements with `value`, whose bytes are in memory order. With `stream` the fill is asynchronous.
+/// Without, it is in the default stream.
 pub(super) fn fill<const SIZE: usize>(
     value: [u8; SIZE],
     address: u64,
@@ -148,8 +149,8 @@ pub(super) fn fill<const SIZE: usize>(
     let memory = resolve(&turn.state, Device(address), len, Access::ReadWrite)?;
     turn.submit(when, move || {
         for (start, len) in memory.pieces() {
-            // SAFETY: a piece is mapped while `memory` lives. Pieces are whole blocks of device memory or the ends of
-            // an aligned range, so they hold whole elements.
+            // SAFETY: a piece is mapped while `memory` lives. A piece ends at the end of a block of device memory or of
+            // the range. Both are aligned, so a piece holds whole elements.
             unsafe {
                 if value == [value[0]; SIZE] {
                     start.write_bytes(value[0], len);

@@ -1,4 +1,4 @@
-//! Devices: their name, addresses on the PCI bus, and attributes by number.
+//! Devices: their name, PCI addresses, and attributes by number.
 #![forbid(unsafe_code)]
 
 use gdremu_core::config::YesNo;
@@ -35,7 +35,7 @@ const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 /// The first CUDA version with the attribute DMA_BUF_MMAP_SUPPORTED.
 const DMABUF_MMAP_ATTRIBUTE: u32 = 13050;
 
-/// Attributes 1 to 147 with the values of an H200 (driver 580), but 0 where the emulator lacks the feature.
+/// Attributes 1 to 147 with the values of an H200 (driver 580), but with 0 for features that the emulator lacks.
 #[rustfmt::skip]
 const VALUES: [i32; 147] = [
     1024, 1024, 1024, 64, i32::MAX, 65535, 65535, // 1: threads per block, block dimensions, grid dimensions
@@ -69,7 +69,7 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let coherent = i32::from(config.coherent);
     Ok(match attribute {
         33 => (pci::bus(gpu) & 0xff) as i32, // PCI_BUS_ID
-        // NVIDIA's tests pin with FORCE_PCIE on GPUs of compute capability 10.0 and later.
+        // A coherent GPU has compute capability 10.0, the lowest on which NVIDIA's tests pin with FORCE_PCIE.
         COMPUTE_CAPABILITY_MAJOR if config.coherent => 10,
         85 => gpu as i32, // MULTI_GPU_BOARD_GROUP_ID
         // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS and its USES_HOST_PAGE_TABLES
@@ -86,7 +86,7 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     })
 }
 
-/// Returns the compute capability, times 10.
+/// Returns the compute capability times 10, such as 90 for 9.0.
 pub(super) fn capability(gpu: usize) -> Result<u32> {
     Ok((value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + value(gpu, COMPUTE_CAPABILITY_MINOR)?) as u32)
 }

@@ -14,13 +14,14 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes later calls of this thread fail, because host functions in streams must not call CUDA.
+/// Makes later CUDA calls of this thread fail. Threads that run host functions of streams call this, because host
+/// functions must not call CUDA.
 pub(super) fn forbid_calls() {
     FORBIDDEN.set(true);
 }
 
 fn run(name: &str, call: impl FnOnce() -> Result) -> i32 {
-    // A panic leaves at most a table entry half done, and the call returns an error.
+    // AssertUnwindSafe: a panic leaves at most one table entry half changed, and the call returns an error.
     let result = catch_unwind(AssertUnwindSafe(|| {
         gpus::check_fault(name)?;
         call()
@@ -32,7 +33,8 @@ fn run(name: &str, call: impl FnOnce() -> Result) -> i32 {
     }
 }
 
-/// Checks what all but a few entry points need: cuInit in this process, and a thread that may call.
+/// Checks the preconditions of all but a few entry points: cuInit was called in this process, this thread may call
+/// CUDA, and no stream capture forbids the call.
 fn check(name: &str) -> Result {
     state::check_initialized()?;
     ensure(!FORBIDDEN.get(), Error::NOT_PERMITTED)?;

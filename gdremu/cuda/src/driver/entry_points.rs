@@ -1,4 +1,4 @@
-//! The functions that the stand-in libcuda exports, with their arguments, preconditions and bodies.
+//! The functions that the stand-in libcuda exports, with their arguments, preconditions and bodies. Two examples:
 //!
 //! ```text
 //! fn cuCtxDestroy_v2(context: ContextHandle) initialized 4000, cuCtxDestroy 2000;
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The first function is exported as `cuCtxDestroy_v2`, which CUDA has since 4.0, and as `cuCtxDestroy`, since 2.0. It
-//! begins with `entry::initialized`, and its body is the function `cuCtxDestroy_v2` in the topic's module. The second
-//! one has its body here. Its first argument is an `Out<i32>`, where the result goes.
+//! runs in `entry::initialized`, and its body is the function `cuCtxDestroy_v2` in the topic's module. The second
+//! function has its body here. In C, its first argument is an `Out<i32>`, where the result goes.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -24,7 +24,7 @@ use crate::args::{In, Out};
 use crate::error::{self, Error, ensure, valid};
 use crate::gpus;
 
-/// Makes the body: the one in the description, or a call of the function of this name with what its entry passes.
+/// Returns the body of a function: the expression after `=>`, or a call of the Rust function with the same name.
 macro_rules! body {
     ($entry:ident $function:path, $($argument:ident)*, $body:expr) => { $body };
     (with_state $function:path, $($argument:ident)*,) => { |state| $function(state, $($argument),*) };
@@ -80,14 +80,14 @@ macro_rules! entry_points {
     )* })*) => {
         $($(entry_point!($entry $module $first $arguments [$($to)?] [$($body)?] $first $($also)*);)*)*
 
-        /// The exported functions, by their symbols. Tools that hook these also get calls from this library.
+        /// The exported functions, by their symbols. Tools that replace these symbols also get calls from this library.
         pub(crate) mod exported {
             use super::*;
 
             $($(declare!([$first $($also)*] $arguments [$($to)?]);)*)*
         }
 
-        /// All functions. Those of one name are in the order of their versions.
+        /// All symbols. Those of one function are in the order of their CUDA versions.
         pub(super) const FUNCTIONS: &[Function] = &[$($(
             $(Function { symbol: stringify!($also), since: $also_since, address: exported::$also as *const c_void },)*
             Function { symbol: stringify!($first), since: $since, address: exported::$first as *const c_void },
@@ -126,7 +126,7 @@ entry_points! {
                 major.set(capability / 10)?;
                 minor.set(capability % 10)
             };
-        // The CPU's mapping and the GPU share the same memory, so no write is in flight.
+        // Does nothing. The emulated GPU's memory is the memory that the CPU maps, so no write is ever in flight.
         fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) in_context 11030
             => |_, _| ensure(target == 0 && matches!(scope, 100 | 200), Error::INVALID_VALUE);
     }
@@ -144,7 +144,7 @@ entry_points! {
                 proc_address::FOUND => Ok(()),
                 _ => Err(Error::NOT_FOUND),
             };
-        // This succeeds with NULL and a status if there is no such function.
+        // If there is no such function, this succeeds, and stores NULL and a status.
         fn cuGetProcAddress_v2(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64,
                status: Out<u32>)
             without_init 12000 => || {
@@ -169,7 +169,7 @@ entry_points! {
                 true => context::cuCtxCreate_v2(state, flags, device),
                 false => Err(Error::NOT_SUPPORTED),
             };
-        // CUctxCreateParams: affinities, their number, and what to share with graphics.
+        // A CUctxCreateParams has affinities, their number, and a pointer for the sharing of the GPU with graphics.
         fn cuCtxCreate_v4(parameters: In<[usize; 3]>, flags: u32, device: i32) with_state 12050 -> ContextHandle
             => |state| match parameters.is_null() || matches!(parameters.get()?, [0, _, 0]) {
                 true => context::cuCtxCreate_v2(state, flags, device),
@@ -244,7 +244,7 @@ entry_points! {
             => || copy(Device(to), Device(from), size, None);
         fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: StreamHandle) initialized 3020
             => || copy(Device(to), Device(from), size, Some(stream));
-        // The addresses determine the GPUs.
+        // The contexts are not needed, because the addresses determine the GPUs.
         fn cuMemcpyPeer(to: u64, _to_context: ContextHandle, from: u64, _from_context: ContextHandle, size: usize) initialized 4000
             => || copy(Device(to), Device(from), size, None);
         fn cuMemcpyPeerAsync(to: u64, _to_context: ContextHandle, from: u64, _from_context: ContextHandle, size: usize,
@@ -260,7 +260,7 @@ entry_points! {
     pointer {
         fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;
         fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u8>>, address: u64) with_state 7000;
-        // This is the PREFERRED_LOCATION of managed memory, which programs cannot set here.
+        // PREFERRED_LOCATION is the only attribute. It is never set, because programs cannot set it here.
         fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32
             => |state| {
                 pointer::check_managed(state, address, count)?;
@@ -306,7 +306,7 @@ entry_points! {
     }
     stream {
         fn cuStreamCreate(flags: u32) in_context 2000 -> StreamHandle;
-        // Priorities are only hints, also in CUDA.
+        // The priority is ignored. It is only a hint with NVIDIA's driver, too.
         fn cuStreamCreateWithPriority(flags: u32, _priority: i32) in_context 5050 -> StreamHandle
             => |state, current| stream::cuStreamCreate(state, current, flags);
         fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) in_context 5050 => |_, _| {
@@ -331,7 +331,7 @@ entry_points! {
         fn cuEventDestroy_v2(event: EventHandle) with_state 4000, cuEventDestroy 2000
             => |state| state.events.remove(event).map(drop);
         fn cuEventRecord(event: EventHandle, stream: StreamHandle) initialized 2000;
-        // Other flags are for events in graphs.
+        // Flags other than 0 are for events in graphs.
         fn cuEventRecordWithFlags(event: EventHandle, stream: StreamHandle, flags: u32) initialized 11010 => || {
                 ensure(flags == 0, Error::INVALID_VALUE)?;
                 stream::cuEventRecord(event, stream)
@@ -353,7 +353,7 @@ entry_points! {
     module {
         fn cuModuleLoadData(image: In<u8>) initialized 2000 -> ModuleHandle
             => || module::load("cuModuleLoadData", image);
-        // The options are for the compiler, which gdremu does not have.
+        // The options are for the PTX compiler, which gdremu does not have.
         fn cuModuleLoadDataEx(image: In<u8>, _count: u32, _options: In<u32>, _values: In<usize>) initialized 2010
             -> ModuleHandle => || module::load("cuModuleLoadDataEx", image);
         fn cuModuleUnload(module: ModuleHandle) initialized 2000;

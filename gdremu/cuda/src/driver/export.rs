@@ -9,10 +9,10 @@ use crate::error::{Error, Result, ensure};
 use crate::gpus;
 use crate::state as process;
 
-/// CUmemRangeHandleType.
+/// A CUmemRangeHandleType: the handle is the descriptor of a dma-buf.
 const DMA_BUF_FD: u32 = 1;
 
-/// CUmemRangeFlags: the dma-buf is mapped through PCIe even if there is a coherent link.
+/// A CUmemRangeFlags: the dma-buf is mapped through PCIe even if there is a coherent link.
 const MAPPING_TYPE_PCIE: u64 = 1;
 
 const MAPPING_TYPE_PCIE_SINCE: u32 = 12080;

@@ -1,8 +1,9 @@
 //! Host memory that CUDA allocates or registers, and managed memory, which is host memory here. The
 //! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
-//! This memory is mapped separately, so that tools do not mistake it for the program's heap. Raw system calls do this,
-//! because mmap and munmap functions that tools install would run under the lock.
+//! Each allocation is a mapping of its own, so that tools do not mistake it for the program's heap. Raw system calls
+//! map and unmap it, because tools can replace the functions mmap and munmap by their own, which must not run under the
+//! lock of the state.
 
 use std::ptr;
 
@@ -16,7 +17,7 @@ use crate::gpus;
 /// The flags of cuMemHostAlloc: portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
 
-/// The flags of cuMemHostRegister: portable, mapped, read-only. There is no I/O memory.
+/// The flags of cuMemHostRegister: portable, mapped, read-only. The flag for I/O memory is not supported.
 const REGISTER_FLAGS: u32 = 0x3 | READ_ONLY;
 pub(super) const READ_ONLY: u32 = 0x8;
 
@@ -30,7 +31,7 @@ fn map(len: usize) -> Result<usize> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let anywhere = ptr::null_mut::<u8>();
-    // SAFETY: no address is asked for, so nothing is replaced.
+    // SAFETY: no address is requested, so nothing is replaced.
     let address = unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0_i64) };
     ensure(address != -1, Error::OUT_OF_MEMORY)?;
     Ok(address as usize)
@@ -53,7 +54,8 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     }
 }
 
-/// Frees memory of this kind that starts at an address, after the work of its context is done.
+/// Frees memory of `kind` that starts at `address`, after the work of its context is done. Registered memory is only
+/// unregistered.
 pub(super) fn release(state: Locked, address: usize, kind: Kind) -> Result {
     let range = valid(state.host.get(&address))?;
     ensure(range.kind == kind, Error::INVALID_VALUE)?;
@@ -131,8 +133,8 @@ fn populate(address: usize, len: usize, write: bool) -> bool {
     let start = address - address % page_size();
     // SAFETY: the call changes neither mappings nor their contents.
     let result = unsafe { libc::syscall(libc::SYS_madvise, start, address + len - start, advice) };
-    // Linux before 5.14 does not know the advice.
-    // SAFETY: the range is empty, so no memory is named.
+    // Linux before 5.14 does not know the advice, and refuses it even for an empty range. Then nothing can be checked.
+    // SAFETY: the range is empty, so the call accesses no memory.
     result == 0 || unsafe { libc::syscall(libc::SYS_madvise, 0, 0, advice) } != 0
 }
 
@@ -143,7 +145,7 @@ pub(super) fn cuMemHostUnregister(address: usize) -> Result {
     release(state, address, Kind::Registered)
 }
 
-/// Returns the address at which GPUs reach host memory. It is the same address, which is unified addressing.
+/// Returns the address at which GPUs reach host memory. It is the CPU's address, as with unified addressing.
 pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
     let range = valid(find(state, address))?;
     ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;

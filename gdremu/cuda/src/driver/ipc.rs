@@ -1,5 +1,5 @@
-//! Shares memory with other processes. A handle names the process and the file with the GPU's memory there. Memory of
-//! pools is not shared.
+//! Shares memory with other processes. A handle names the process and its descriptor of the file with the GPU's memory.
+//! Memory of pools is not shared.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use crate::gpus;
 use gdremu_core::cuda::types::IpcHandle;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
-/// Returns whether cuIpcGetMemHandle accepts memory, which must be from cuMemAlloc.
+/// Returns whether cuIpcGetMemHandle accepts an allocation. It accepts only memory from cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
     matches!(allocation, Some(Allocation { pool: None, .. }))
 }
@@ -29,14 +29,14 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     Ok(shared)
 }
 
-/// Marks a buffer as alive or freed for other processes. The marks are behind the GPU's memory in its file.
+/// Marks a buffer as alive or freed, for other processes. Each mark is a byte behind the GPU's memory in the file.
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;
     file.write_all_at(&[u8::from(alive)], mark_of(buffer))
 }
 
-/// Returns the place of a buffer's mark. The lower half of its id is its number in the process.
+/// Returns the offset of a buffer's mark in the file. The low 32 bits of the buffer's id are unique in its process.
 fn mark_of(buffer: &IpcHandle) -> u64 {
     GPU_BYTES + (buffer.id & 0xffff_ffff)
 }
@@ -66,7 +66,8 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     Ok(imported)
 }
 
-/// Returns the file that a handle names, if it is a GPU's memory in a live process of the same user that is in view.
+/// Returns the file that a handle names. Fails unless the file is the memory of an emulated GPU, and its process lives,
+/// has the same user and is visible in /proc.
 fn memory_of(handle: &IpcHandle) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
     let name = fs::read_link(&path).ok()?;

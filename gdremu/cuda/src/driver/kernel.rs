@@ -15,7 +15,7 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
 
-/// The most blocks of a grid, by dimension. This and the next three limits are those of the GPU attributes.
+/// The most blocks of a grid, by dimension. This limit and the next three are also attributes of the GPU.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 /// The most threads of a block, by dimension.
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
@@ -28,7 +28,7 @@ const MAX_SHARED_BYTES: usize = 48 << 10;
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
-/// The shared memory of a block is a multiple of this, plus the reserved bytes.
+/// The shared memory of a block is rounded up to a multiple of `SHARED_UNIT` bytes. `BLOCK_RESERVED` bytes are added.
 const SHARED_UNIT: usize = 128;
 const BLOCK_RESERVED: usize = 1 << 10;
 
@@ -36,7 +36,7 @@ const MULTIPROCESSORS: u64 = 132;
 
 const WARP: i32 = 32;
 
-/// After GPU kernels have run for this time, gdremu reports it.
+/// The run time of all GPU kernels of a process after which gdremu reports it.
 const LONG: Duration = Duration::from_secs(10);
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
@@ -45,7 +45,7 @@ pub(super) struct Request {
     pub(super) block: [u32; 3],
     pub(super) shared_bytes: u32,
     pub(super) stream: StreamHandle,
-    /// All blocks must run at the same time.
+    /// True if all blocks must run at the same time.
     pub(super) cooperative: bool,
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
     kernel.max_threads.unwrap_or(MAX_BLOCK_THREADS).min(MAX_BLOCK_THREADS)
 }
 
-/// Returns how many such blocks a multiprocessor runs at once. `shared_bytes` come on top of the GPU kernel's own.
+/// Returns the number of blocks of `threads` threads that a multiprocessor runs at once. `shared_bytes` is the dynamic
+/// shared memory of a block, in addition to the static one.
 fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
     let shared = kernel.shared.saturating_add(shared_bytes);
     if threads > max_threads(kernel) || shared > MAX_SHARED_BYTES {
@@ -85,7 +86,7 @@ fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
     by_warps.min(by_shared as u64).min(MULTIPROCESSOR_BLOCKS)
 }
 
-/// Reads the values of the parameters through an array of pointers, and puts them where the GPU kernel expects them.
+/// Reads the values of the parameters through an array of pointers. Places each value at its offset for the GPU kernel.
 fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
     for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
@@ -95,7 +96,7 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     Ok(memory)
 }
 
-/// Returns the name that a GPU kernel has in its source.
+/// Returns the name that a GPU kernel has in its C++ source.
 fn demangled(name: &str) -> String {
     if let Ok(symbol) = cpp_demangle::Symbol::new(name)
         && let Ok(demangled) = symbol.demangle()
@@ -109,7 +110,7 @@ pub(crate) fn refuse(name: &str, why: &str) {
     refused::kernel(&demangled(name), why);
 }
 
-/// Launches a GPU kernel. Refuses `extra`, which is the other method of passing parameters.
+/// Launches a GPU kernel. Refuses `extra`, by which a program can pass all parameters in one buffer.
 pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In<u8>>, extra: In<In<u8>>) -> Result {
     let function = {
         let state = state::lock();
@@ -179,7 +180,8 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// Returns a CUfunction_attribute. A GPU kernel that cannot run has the attributes of one that needs nothing.
+/// Returns the value of a CUfunction_attribute. For a GPU kernel that cannot run, returns the attributes of an empty
+/// one.
 pub(super) fn cuFuncGetAttribute(
     state: &State,
     current: Current,
@@ -195,8 +197,8 @@ pub(super) fn cuFuncGetAttribute(
         3 => kernel.local as i32,
         4 => 32, // registers
         5 => function.target as i32,
-        6 => device::capability(current.gpu)? as i32, // that of the machine code
-        7 => 0,                                       // how to cache
+        6 => device::capability(current.gpu)? as i32, // binary version
+        7 => 0,                                       // cache mode
         8 => MAX_SHARED_BYTES.saturating_sub(kernel.shared) as i32,
         _ => return Err(Error::INVALID_VALUE),
     })
@@ -213,11 +215,11 @@ pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i3
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
 }
 
-/// A function that returns the bytes of shared memory of a block with this number of threads.
+/// A function of the program that returns the bytes of shared memory for blocks of the given number of threads.
 pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
 
-/// Returns the number of blocks and the size of the largest blocks that occupy the GPU most. `limit` is 0 or the most
-/// threads of a block.
+/// Returns the number of blocks and the threads per block with which most threads run at once. Among equals, prefers
+/// large blocks. `limit` is the most threads of a block, or 0 for no limit.
 pub(super) fn best_block(
     function: FunctionHandle,
     shared_of: SharedBytes,

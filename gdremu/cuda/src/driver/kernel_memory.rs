@@ -11,7 +11,8 @@ use super::host;
 use super::state::{self, Kind};
 use crate::gpus;
 
-/// The memory of one launch. Each buffer is looked up once, until memory is allocated or freed.
+/// The memory that one launch accesses. The memory at an address is looked up once, and again after any change of the
+/// address space.
 pub(super) struct KernelMemory {
     gpu: usize,
     pieces: Vec<Piece>,
@@ -24,7 +25,7 @@ struct Piece {
     len: u64,
     bytes: *mut u8,
     writable: bool,
-    /// Keeps device memory mapped.
+    /// The span that keeps device memory mapped. Host memory has none.
     _span: Option<Span>,
 }
 
@@ -61,7 +62,8 @@ impl KernelMemory {
         Ok(piece.bytes.wrapping_add(offset as usize))
     }
 
-    /// Returns the pieces of the buffer, VMM mapping or host memory at an address, or none if no GPU has memory there.
+    /// Returns the memory at an address in pieces: those of a buffer, a VMM (virtual memory management) mapping, or
+    /// host memory. Returns none for a device address that this GPU may not access.
     fn look_up(&self, address: u64) -> Result<Vec<Piece>, Fault> {
         let state = state::lock();
         if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -99,7 +101,7 @@ impl KernelMemory {
     }
 }
 
-/// Evaluates an expression with the atomic integer of this size at a place.
+/// Runs `$access` with the atomic integer of `$size` bytes at `$place`.
 macro_rules! atomic {
     ($size:expr, $place:expr, |$atomic:ident| $access:expr) => {
         match $size {
@@ -111,10 +113,10 @@ macro_rules! atomic {
         }
     };
     (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
-        // SAFETY: `find` returned the place, so it is inside a piece, which stays mapped. A span keeps device memory.
-        // Functions that free host memory wait for GPU kernels. The place is aligned, since the GPU kernel's address is
-        // a multiple of the size. Host memory has the same address on the CPU, and device memory is mapped by whole
-        // pages. Programs that access it at the same time treat it as memory shared with a GPU.
+        // SAFETY: `find` returned the place, so it is inside a piece. The piece stays mapped: its span keeps device
+        // memory, and functions that free host memory wait for GPU kernels. The place is aligned, because the GPU
+        // kernel's address is a multiple of the size. Host memory has the same address on the CPU, and device memory is
+        // mapped by whole pages. Programs that access the memory at the same time treat it as memory shared with a GPU.
         let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
         $access
     }};

@@ -14,20 +14,20 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// The first bytes of the images, other than PTX text, from which a module can be loaded.
+/// The first bytes of images that are not PTX text: machine code, which is refused, and fat binaries.
 const ELF: [u8; 4] = *b"\x7fELF";
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
-/// The first bytes of nvcc's wrapper of a fat binary: a number, a version and a pointer to the binary.
+/// The first bytes of nvcc's wrapper of a fat binary: a magic number, a version and a pointer to the binary.
 const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 
-/// An error while memory is read means that its content is not what its beginning announces.
+/// An image that cannot be read, such as a text that is not UTF-8, is malformed.
 impl From<Error> for Problem {
     fn from(_: Error) -> Problem {
         Problem::Malformed
     }
 }
 
-/// Compares the bytes one by one, because a text may be shorter.
+/// Compares byte by byte up to the first difference, because a text may have less than 4 bytes.
 fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
     (0..4).all(|index| image.at(index) == Ok(magic[index]))
 }

@@ -1,4 +1,4 @@
-//! Answers questions about an address.
+//! Pointer attributes: what CUDA reports about the memory at an address.
 #![forbid(unsafe_code)]
 
 use gdremu_core::gpu::address_space::{Access, Place};
@@ -11,17 +11,17 @@ use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 use gdremu_core::cuda::types::P2pTokens;
 
-/// CUmemorytype.
+/// Values of CUmemorytype.
 const HOST: u64 = 1;
 const DEVICE: u64 = 2;
 
-/// Numbers of CUpointer_attribute that are used in more than one place.
+/// Values of CUpointer_attribute that are used in more than one place.
 const DEVICE_POINTER: u32 = 3;
 const P2P_TOKENS: u32 = 5;
 const SYNC_MEMOPS: u32 = 6;
 const DEVICE_ORDINAL: u32 = 9;
 
-/// Attributes whose values have 4 bytes. The others have 8.
+/// Attributes whose values have 4 bytes. The values of others have 8 bytes.
 const SHORT: [u32; 7] = [2, SYNC_MEMOPS, 8, DEVICE_ORDINAL, 10, 15, 16];
 
 /// CU_DEVICE_INVALID.
@@ -52,8 +52,9 @@ fn find(state: &State, address: u64) -> Result<Known<'_>> {
     }
 }
 
-/// Returns when a call's work on this memory is done. An asynchronous call has a stream. Other calls wait for work on
-/// GPU memory only with SYNC_MEMOPS, of the memory or of the context.
+/// Returns whether a copy or fill must be done before its call returns. A call with a stream is asynchronous. Other
+/// calls may return earlier only if all memory is device or managed memory, and neither the memory nor the context has
+/// SYNC_MEMOPS.
 pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
     let state = &turn.state;
     if stream.is_some() {
@@ -113,7 +114,7 @@ fn value_of_device(state: &State, attribute: u32, address: u64, place: &Place) -
     })
 }
 
-/// Returns the access of the current context's GPU to the memory.
+/// Returns the access that the current context's GPU has to the memory.
 fn access(state: &State, address: u64, place: &Place) -> u64 {
     if !place.vmm {
         return Access::ReadWrite as u64;
@@ -139,8 +140,8 @@ pub(super) fn cuPointerGetAttribute(state: &mut State, data: Out<u8>, attribute:
     data.of().set(P2pTokens { token: tokens.0, va_space: tokens.1 })
 }
 
-/// Reads attributes. Those that the memory does not have are 0, and so are all attributes of memory that CUDA does not
-/// know. There are no tokens here.
+/// Stores attributes. An attribute that the memory does not have is stored as 0, or as no device. This holds for all
+/// attributes of memory that CUDA does not know. P2P_TOKENS is refused.
 pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,
@@ -167,7 +168,7 @@ pub(super) fn check_managed(state: &State, address: u64, len: usize) -> Result {
     ensure(range.kind == Kind::Managed && is_inside, Error::INVALID_VALUE)
 }
 
-/// Sets SYNC_MEMOPS, but not for VMM memory. No other attribute can be set.
+/// Sets SYNC_MEMOPS, but not for VMM (virtual memory management) memory. No other attribute can be set.
 pub(super) fn cuPointerSetAttribute(state: &mut State, value: In<u32>, attribute: u32, address: u64) -> Result {
     let value = value.get()?;
     let memory = find(state, address)?;

@@ -13,12 +13,12 @@ use crate::error::{Error, Result, ensure};
 use crate::gpus;
 use crate::state as process;
 
-/// CUdriverProcAddressQueryResult.
+/// Values of CUdriverProcAddressQueryResult.
 pub(super) const FOUND: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const VERSION_NOT_SUFFICIENT: u32 = 2;
 
-/// The flags choose the legacy or the per-thread default stream, which are the same here.
+/// Flags that choose functions for the legacy or the per-thread default stream. gdremu has the same functions for both.
 const FLAGS: u64 = 0x3;
 
 /// Stores the newest function of this name that CUDA `version` has, or NULL. Returns a CUdriverProcAddressQueryResult.
@@ -47,7 +47,8 @@ pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32
     Ok(status)
 }
 
-/// Fails. Only NVIDIA's CUDA runtime calls this, and gives up then (see `gdremu/README.md`). Others look it up.
+/// Fails. NVIDIA's CUDA runtime calls this function, and then finds no GPU (see `gdremu/README.md`). Other libraries
+/// only look the function up.
 pub(super) fn cuGetExportTable(_table: Out<*const c_void>, _uuid: In<u8>) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 

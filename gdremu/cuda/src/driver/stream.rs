@@ -1,4 +1,4 @@
-//! Streams and events. An event is the time at which its stream passed it.
+//! Streams and events. A recorded event holds the time at which its stream passed it.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
@@ -39,8 +39,8 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
     }
 }
 
-/// Runs `function` in the stream's turn, with nothing locked. The stream's thread runs it, as with NVIDIA's driver,
-/// because it may wait for the caller.
+/// Runs `function` in the stream's order, without a lock. As with NVIDIA's driver, the stream's thread runs it and not
+/// the caller, because the function may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = valid(function)?;
     Turn::of(stream)?.enqueue(None, || {
@@ -52,7 +52,7 @@ pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 
 
 // ---- Events ----
 
-/// The flags of cuEventCreate: blocking, without time, between processes.
+/// The flags of cuEventCreate: blocking synchronization, no timing, use by several processes.
 const FLAGS: u32 = 0x7;
 const INTERPROCESS: u32 = 0x4;
 

@@ -16,7 +16,7 @@ pub(super) fn gpu_at(location: Location) -> Result<usize> {
     gpus::by_ordinal(location.id)
 }
 
-/// Creates memory. A program may ask for handles for other processes, but gets none.
+/// Creates memory. A program may request handles that other processes can import, but no function exports them.
 pub(super) fn cuMemCreate(size: usize, prop: In<AllocationProp>, flags: u64) -> Result<u64> {
     let prop = prop.get()?;
     let is_known = prop.compression <= 1 && prop.reserved == [0; 4] && prop.handle_types & !HANDLE_POSIX_FD == 0;

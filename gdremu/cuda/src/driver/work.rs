@@ -1,8 +1,9 @@
 //! Runs the work of streams.
 //!
-//! The calling thread does the work of an idle stream at once. Behind a GPU kernel, the stream has a queue and a
-//! thread. Asynchronous work goes to the queue, and synchronous work waits for the queue. The default stream waits for
-//! all streams except non-blocking ones, and they wait for the default stream.
+//! The calling thread does the work of an idle stream at once. GPU kernels and host functions go to a queue of their
+//! stream, which a thread serves. Behind them, asynchronous work goes to the queue too, and synchronous work waits for
+//! the queue. The default stream waits for all streams except non-blocking ones, and these streams wait for the default
+//! stream.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -23,10 +24,10 @@ pub(super) enum When {
     InOrder,
 }
 
-/// Every change of the queues notifies this.
+/// Threads that wait for work sleep on this. It is notified when work is done or dropped.
 static CHANGED: Condvar = Condvar::new();
 
-/// A stream of the calling thread, with the state locked.
+/// A stream during a call that uses it, with the state locked.
 pub(super) struct Turn {
     pub(super) state: Locked,
     pub(super) current: Current,
@@ -62,7 +63,7 @@ impl Turn {
         }
     }
 
-    /// Returns the work that new work of the stream would have to wait for.
+    /// Returns the work that new work of the stream must wait for.
     fn work_before(&self) -> Vec<Point> {
         self.state.queues.ends(|id, queue| {
             let default = self.queue.stream == 0 || id.stream == 0;
@@ -74,8 +75,8 @@ impl Turn {
         self.work_before().is_empty()
     }
 
-    /// Runs a job in the stream's order. If the stream is idle, runs the job at once in the calling thread. Returns the
-    /// job's error if the job is done before this returns.
+    /// Runs a job in the stream's order. With `When::Now`, or if the stream is idle, the calling thread runs the job,
+    /// and its error is returned. Otherwise the job is queued.
     pub(super) fn submit(mut self, when: When, job: impl FnOnce() -> Result + Send + 'static) -> Result {
         self.check_capture()?;
         let before = self.work_before();
@@ -96,7 +97,7 @@ impl Turn {
         let id = self.queue;
         let mut after = self.work_before();
         after.extend(other);
-        after.retain(|point| point.queue != id); // The queue's own work comes first anyway.
+        after.retain(|point| point.queue != id); // The queue runs its own work in order anyway.
         let number = self.state.next_id();
         let queues = &mut self.state.queues.0;
         if !queues.contains_key(&id) {
@@ -120,7 +121,7 @@ pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> R
     Ok(state)
 }
 
-/// Waits until all points are passed, even if their contexts end.
+/// Waits until all points are passed. Unlike [`wait`], this does not fail if a context was destroyed.
 pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     while !state.queues.are_passed(points) {
         state = changed(state);
@@ -128,7 +129,7 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     state
 }
 
-/// Fails with the error of a GPU kernel, or if the context was destroyed.
+/// Fails if a GPU kernel of the process has failed, or if the context was destroyed.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
     ensure(state.contexts.get(context).is_ok(), Error::CONTEXT_IS_DESTROYED)
@@ -146,7 +147,7 @@ fn serve(id: QueueId) {
         }
         let Some(job) = state.queues.first(id).and_then(|task| task.job.take()) else { break };
         drop(state);
-        // A panic leaves at most the GPU kernel's memory half written.
+        // AssertUnwindSafe: a panic leaves at most some memory of the job half written.
         let result = catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN));
         state = state::lock();
         if let Some(queue) = state.queues.0.get_mut(&id) {
@@ -165,7 +166,7 @@ fn changed(state: Locked) -> Locked {
     CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops the work of all contexts and makes all later calls return the error.
+/// Stops the work of all contexts. All later calls return the error.
 fn fail(state: &mut State, error: Error) {
     state.failed.get_or_insert(error);
     let contexts: Vec<ContextHandle> = state.queues.0.keys().map(|id| id.context).collect();
@@ -177,7 +178,7 @@ fn fail(state: &mut State, error: Error) {
     }
 }
 
-/// Ends the work of a removed context: stops GPU kernels and drops queued work.
+/// Ends the work of a removed context: drops its queued work and waits for its running work.
 pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
     drop_waiting(&mut state, context);
     while !all_of(&state, context).is_empty() {
@@ -195,8 +196,8 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
     CHANGED.notify_all();
 }
 
-/// Waits until memory of this context, or of any context, can be freed. Needs no current context, since a thread may
-/// free memory of another context.
+/// Waits until memory of the context `owner`, or with `None` of any context, can be freed. No context must be current,
+/// because a thread may free memory of another context.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
     let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);

@@ -1,4 +1,4 @@
-//! How the runtime's functions begin: with the driver initialized, or in the context of the thread's GPU.
+//! Runs the bodies of the runtime's functions: as they are, with the driver initialized, or in a context.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 
 const CUDA_12: u32 = 12090;
 
-/// Returns the CUDA version of the program's runtime, by the loaded library's name, but at most the driver's.
+/// Returns the CUDA version of the runtime that the program loads, which the library's name shows. It is at most the
+/// driver's version.
 pub(super) fn version() -> i32 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let driver = gpus::config().cuda_version;
@@ -34,7 +35,7 @@ pub(crate) fn check(result: i32) -> Result {
     if result == 0 { Ok(()) } else { Err(Error(result)) }
 }
 
-/// Returns what a function of the driver stores through a pointer.
+/// Calls a function of the driver and returns the value that the function stores.
 pub(crate) fn result_of<T: Copy + Default>(function: impl FnOnce(Out<T>) -> i32) -> Result<T> {
     let mut result = T::default();
     check(function(Out::to(&mut result)))?;
@@ -55,7 +56,7 @@ pub(crate) fn initialized(body: impl FnOnce() -> Result) -> i32 {
     })
 }
 
-/// Runs a function in the context of the thread's GPU, or in the one that the program has made current.
+/// Runs `body` in the current context. If there is none, makes the primary context of the thread's GPU current.
 pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
     initialized(|| {
         if result_of(|gpu| cuCtxGetDevice(gpu)).is_err() {
@@ -65,7 +66,7 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
     })
 }
 
-/// Returns the primary context of a GPU, and retains it if need be.
+/// Returns the primary context of a GPU. Retains the context if this library has not retained it.
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
     let mut retained = lock(&RETAINED);
     let active = result_of(|active| cuDevicePrimaryCtxGetState(gpu, Out::to(&mut 0), active))?;

@@ -1,4 +1,5 @@
-//! The functions of the runtime, as libcudart exports them, and how each begins.
+//! The functions that libcudart exports. The word before `fn` is the function of `entry` that runs the body. Three
+//! examples:
 //!
 //! ```text
 //! in_context fn cudaFree(address: u64) => cuMemFree_v2;                              calls the driver
@@ -61,7 +62,8 @@ entry_points! {
     };
     initialized fn cudaSetDevice(gpu: i32) { entry::set_device(gpu) };
     in_context fn cudaSetDeviceFlags(flags: u32) => cuCtxSetFlags;
-    // The result is the GPU of the current context, which may be from the driver, or else the thread's GPU.
+    // The result is the GPU of the current context, which the driver API may have set. Without one, it is the thread's
+    // GPU.
     initialized fn cudaGetDevice(gpu: Out<i32>) {
         gpu.set(GPU.get())?;
         cuCtxGetDevice(gpu);
@@ -147,7 +149,7 @@ entry_points! {
         registry().variables.insert(variable, (binary, c_string(name)));
         Ok(())
     };
-    // GPU kernels that use managed variables, or variables of the host, are refused.
+    // These variables are not supported. GPU kernels that use managed variables, or variables of the host, are refused.
     without_init fn __cudaRegisterManagedVar() { Ok(()) };
     without_init fn __cudaRegisterHostVar() { Ok(()) };
     without_init fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: usize) {
@@ -163,7 +165,7 @@ entry_points! {
         shared_bytes.set(pushed.shared_bytes)?;
         stream.set(pushed.stream)
     };
-    // A cudaKernel_t is the address of the function in the program.
+    // Here a cudaKernel_t is the address of the function in the program.
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel {
         ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)?;
         kernel.set(function)
@@ -199,7 +201,7 @@ gdremu_preload::export! {
     errors::cudaPeekAtLastError;
 }
 
-/// cudaMemcpyKind. For 0, which is between host memory, and for 4, the addresses determine the direction.
+/// Values of cudaMemcpyKind. For 0 (host to host) and 4 (default), the addresses determine the direction.
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
 

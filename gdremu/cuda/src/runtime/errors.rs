@@ -9,7 +9,8 @@ thread_local! {
     static LAST: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Makes an error the last one of this thread. NOT_READY is not kept as an error.
+/// Stores an error as the last one of this thread, and returns it. NOT_READY is not stored, because it is not a
+/// failure.
 pub(crate) fn remember(error: i32) -> i32 {
     if Error(error) != Error::NOT_READY {
         LAST.set(error);

@@ -1,5 +1,5 @@
 //! GPU kernels and variables that nvcc compiles into programs. They are registered when the program starts. The first
-//! use of one in a context loads its binary there.
+//! use of a GPU kernel or variable in a context loads its binary there.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -16,14 +16,14 @@ use crate::driver::entry_points::exported::{
 use crate::driver::kernel;
 use crate::error::{Error, Result, ensure, lock};
 
-/// The registered objects of a program. Binaries, functions and variables are addresses in the program.
+/// The registered objects of a program. A binary, function or variable is known by its address in the program.
 #[derive(Default)]
 pub(super) struct Registry {
-    /// The binary that a function is in, and the function's name there.
+    /// The binary that each function is in, and the function's name there.
     pub(super) functions: BTreeMap<usize, (usize, CString)>,
-    /// The binary that a variable is in, and the variable's name there.
+    /// The binary that each variable is in, and the variable's name there.
     pub(super) variables: BTreeMap<usize, (usize, CString)>,
-    /// The module of a binary in a context, or why it cannot be loaded.
+    /// The module of each binary in each context, or the error with which it cannot be loaded.
     modules: BTreeMap<(usize, usize), Result<usize>>,
 }
 
@@ -53,13 +53,13 @@ pub(crate) extern "C" fn __cudaInitModule() -> c_char {
     1
 }
 
-/// Calls `find` for the module of a binary in the current context. Loads the module first if need be.
+/// Calls `find` for the module of a binary in the current context. Loads the module first if that has not been done.
 fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
     let context = result_of(|context| cuCtxGetCurrent(context))?;
     let loaded = registry().modules.get(&(binary, context)).copied();
     if let Some(module) = loaded {
         let result = find(module?);
-        // A module ends when its context is reset.
+        // A module ends when its context is reset. Then the binary is loaded again.
         if !matches!(result, Err(Error::INVALID_HANDLE)) {
             return result;
         }
@@ -111,7 +111,7 @@ thread_local! {
     pub(super) static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Launches a function. Reports a function that is not in the program's PTX.
+/// Launches a function. If it is not in the program's PTX or its module cannot be loaded, prints so.
 pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, cooperative: bool) -> Result {
     let shared = u32::try_from(with.shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let Dim3([grid_x, grid_y, grid_z]) = with.grid;
@@ -132,7 +132,7 @@ pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, coop
     })
 }
 
-/// cudaLaunchConfig_t
+/// The cudaLaunchConfig_t of cudaLaunchKernelExC.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct LaunchConfig {
@@ -141,7 +141,7 @@ pub(crate) struct LaunchConfig {
     attribute_count: u32,
 }
 
-/// cudaLaunchAttribute: its number, and the first words of its value.
+/// A cudaLaunchAttribute: its number, and its value in words of 4 bytes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct LaunchAttribute {
@@ -150,14 +150,15 @@ pub(crate) struct LaunchAttribute {
     value: [u32; 16],
 }
 
-/// Numbers of cudaLaunchAttributeID that change nothing, because GPU kernels of a stream run one after the other, and
-/// all accesses are the system's: none, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
-/// programmaticStreamSerialization, priority, memSyncDomain and its map, preferredSharedMemoryCarveout.
+/// Values of cudaLaunchAttributeID that have no effect here. The GPU kernels of a stream run one after the other, and
+/// every access is ordered for the whole system. The attributes are none, accessPolicyWindow, synchronizationPolicy,
+/// clusterSchedulingPolicyPreference, programmaticStreamSerialization, priority, memSyncDomain and its map,
+/// preferredSharedMemoryCarveout.
 const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;
 const CLUSTER_SIZE: u32 = 4;
 
-/// Launches a function with attributes. Refuses those that would have an effect here, except cooperative launches.
+/// Launches a function with attributes. Refuses attributes that would have an effect, except cooperative launches.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
     let mut cooperative = false;
     for index in 0..config.attribute_count as usize {
@@ -175,7 +176,8 @@ pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments
     launch(function, config.common, arguments, cooperative)
 }
 
-/// cudaFuncAttributes: shared, constant and local memory in bytes, most threads of a block, attributes 4 to 8.
+/// cudaFuncAttributes: shared, constant and local memory in bytes, most threads of a block, and the
+/// CUfunction_attributes 4 to 8.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FuncAttributes {
@@ -198,7 +200,8 @@ impl FuncAttributes {
     }
 }
 
-/// Returns the address of a part of a variable. `other` is the direction that this kind of copy does not have.
+/// Returns the address of a part of a variable. `other` is the direction (a cudaMemcpyKind) that the caller cannot copy
+/// in.
 pub(super) fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
     ensure(kind != 0 && kind != other, Error::INVALID_COPY_DIRECTION)?;
     let variable = variable(symbol)?;

@@ -1,4 +1,4 @@
-//! cudaDeviceProp, with the places of the attributes that it shows, and cudaPointerAttributes.
+//! Fills the runtime's structures cudaDeviceProp and cudaPointerAttributes with attributes that the driver reports.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -12,7 +12,8 @@ use crate::driver::entry_points::exported::{
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
 
-/// Rows of members of cudaDeviceProp: their start in CUDA 12 and 13, and the device attributes that they show.
+/// Consecutive members of cudaDeviceProp: the offset of the first one in CUDA 12 and 13, and the device attribute that
+/// each member holds.
 #[rustfmt::skip]
 const MEMBERS: &[([usize; 2], &[i32])] = &[
     // Members from sharedMemPerBlock to computeMode.
@@ -23,11 +24,11 @@ const MEMBERS: &[([usize; 2], &[i32])] = &[
     ([624, 604], &[39, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 95, 97, 100, 101, 106, 111, 99]),
     // Members from timelineSemaphoreInteropSupported to memoryPoolSupportedHandleTypes.
     ([740, 716], &[114, 115, 116, 117, 118, 119]),
-    // ipcEventSupported, clusterLaunch.
+    // The members ipcEventSupported and clusterLaunch.
     ([768, 744], &[125, 120]),
 ];
 
-/// Attributes whose members have 8 bytes.
+/// Attributes whose members in cudaDeviceProp have 8 bytes.
 const WIDE: [i32; 9] = [8, 9, 11, 14, 30, 51, 81, 97, 111];
 /// Attributes whose members CUDA 13 has removed: clockRate, deviceOverlap, kernelExecTimeoutEnabled, computeMode,
 /// memoryClockRate, singleToDoublePrecisionPerfRatio.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 
 pub(crate) type ContextHandle = usize;
-/// 0, 1 and 2 are the default streams, which are the same here.
+/// 0, 1 and 2 are CUDA's default streams. Here they are the same stream.
 pub(crate) type StreamHandle = usize;
 pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
 
-/// Live objects of one kind by handle. `KIND` makes the handles of different kinds different. `ERROR` is the error for
-/// a handle that no live object has.
+/// Live objects of one kind by handle. Handles contain `KIND`, so those of different kinds differ. `ERROR` is the error
+/// for a handle that no live object has.
 pub(crate) struct Handles<T, const KIND: usize, const ERROR: i32> {
     created: usize,
     live: BTreeMap<usize, T>,
@@ -29,7 +29,7 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.add_as(None, object)
     }
 
-    /// Stores an object under the handle of an ended one, or under a new handle.
+    /// Stores an object under `handle`, which an earlier object had, or under a new handle.
     pub(crate) fn add_as(&mut self, handle: Option<usize>, object: T) -> usize {
         self.created += 1;
         let handle = handle.unwrap_or((KIND << 40) | (self.created << 8));

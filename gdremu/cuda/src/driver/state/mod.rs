@@ -31,7 +31,7 @@ pub(crate) use queue::{Point, Queue, QueueId, Queues, Task};
 
 /// A buffer of device memory. Its range is in the GPUs' allocation metadata.
 pub(crate) struct Allocation {
-    /// The context that frees the buffer at its end. Memory from a pool has none.
+    /// The context whose end frees the buffer. Memory from a pool has none.
     pub(crate) context: Option<ContextHandle>,
     pub(crate) pool: Option<usize>,
     /// The handle by which other processes know the buffer (cuIpcGetMemHandle).
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Buffers of other processes by their addresses here, with the handle, and how often each is open.
+    /// Buffers of other processes by their addresses in this process, each with its handle and the number of its opens.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
     pub(crate) host: BTreeMap<usize, HostRange>,
     /// The ids of memory with SYNC_MEMOPS.
@@ -99,7 +99,7 @@ pub(crate) fn lock() -> Locked {
 /// The process that called cuInit, or 0.
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
 
-/// Does what cuInit does. A child forked after its parent's cuInit cannot have CUDA.
+/// Does the work of cuInit. A child that was forked after its parent's cuInit cannot use CUDA.
 pub(crate) fn initialize() -> Result {
     match INITIALIZED.compare_exchange(0, process::id(), Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => Ok(()),

@@ -15,10 +15,10 @@ use crate::error::{Error, Result, ensure};
 
 /// All flags of a context.
 const FLAGS: u32 = 0xff;
-/// Flags that exclude each other.
+/// The flags of a context that choose how threads wait. They exclude each other.
 const SCHEDULING: u32 = 0x7;
 
-/// With this flag, functions that are not asynchronous wait for their work on memory.
+/// CU_CTX_SYNC_MEMOPS: copies and fills that are not asynchronous return only when they are done.
 pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
 
 pub(crate) fn check_flags(flags: u32) -> Result {
@@ -36,7 +36,8 @@ pub(crate) struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
-    /// The handle of all primary contexts of a GPU, one after the other, as NVIDIA's driver reuses the address.
+    /// The handle of the GPU's primary context. After a reset, the next primary context has the same handle, as with
+    /// NVIDIA's driver.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
     pub(crate) flags: u32,
@@ -49,7 +50,7 @@ pub(crate) struct Current {
 }
 
 thread_local! {
-    /// The stack has no destructor, which would outlive a dlclose of this object.
+    /// The thread's stack of contexts. It has no destructor, because threads may end after a dlclose of this library.
     pub(crate) static STACK: Stack = const { Stack::new() };
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct Event {
     pub(crate) recorded: Option<Recorded>,
 }
 
-/// What the last cuEventRecord has recorded.
+/// The result of the last cuEventRecord.
 pub(crate) struct Recorded {
     /// The event's place in a queue, if the stream had work before it.
     pub(crate) point: Option<Point>,
@@ -131,14 +132,14 @@ pub(crate) struct Capture {
     pub(crate) mode: u32,
     /// The thread that began the capture.
     pub(crate) thread: ThreadId,
-    /// Whether no call has endangered the capture.
+    /// False after a call that endangered the capture.
     pub(crate) valid: bool,
 }
 
 pub(crate) struct Module {
     pub(crate) context: ContextHandle,
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
-    /// Address and size by name.
+    /// The address and size of each variable, by its name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
     /// The buffer with the variables, or 0 if there are none.
     pub(crate) memory: u64,
@@ -150,7 +151,7 @@ pub(crate) struct Function {
     pub(crate) name: String,
     /// The GPU kernel, or the reason why it cannot run.
     pub(crate) kernel: std::result::Result<Arc<Kernel>, String>,
-    /// The address of its module's variables.
+    /// The address of the variables of the function's module.
     pub(crate) variables: u64,
     /// The compute capability that its PTX is for, times 10.
     pub(crate) target: u32,
@@ -168,12 +169,12 @@ pub(crate) struct HostRange {
     pub(crate) id: u64,
 }
 
-/// The function that made the memory.
+/// The CUDA function by which CUDA got to know the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Memory of cuMemAllocHost or cuMemHostAlloc.
     Allocated,
-    /// The program's own memory, which cuMemHostRegister knows.
+    /// The program's own memory, which cuMemHostRegister registered.
     Registered,
     /// Memory of cuMemAllocManaged.
     Managed,

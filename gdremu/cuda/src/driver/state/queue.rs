@@ -14,7 +14,7 @@ pub(crate) struct QueueId {
     pub(crate) stream: StreamHandle,
 }
 
-/// A place in a queue, passed when all work up to it is done.
+/// A position in a queue. It is passed when all work up to it is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) queue: QueueId,
@@ -29,7 +29,7 @@ pub(crate) struct Task {
 }
 
 pub(crate) struct Queue {
-    /// The first task is running if its job is gone.
+    /// The tasks that are not done. The first task is running if its job is `None`.
     pub(crate) tasks: VecDeque<Task>,
     /// True if the stream waits for the default stream, and the default stream for it.
     pub(crate) blocking: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 pub(crate) struct Queues(pub(crate) BTreeMap<QueueId, Queue>);
 
 impl Queues {
-    /// Returns the ends of the queues that `selects` picks.
+    /// Returns the last positions of the queues that `selects` chooses.
     pub(crate) fn ends(&self, selects: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
         let mut ends = Vec::new();
         for (id, queue) in &self.0 {
