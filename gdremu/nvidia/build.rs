@@ -1,9 +1,10 @@
-//! Gives the shared object its name.
+//! Gives the shared object the name libgdremu_nvidia.so.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The library calls its own functions directly. Tools such as UCX write into the relocated entries of every loaded
-    // object, and must not change the results of our dlsym and cuGetProcAddress.
+    // Binds calls between the library's own functions when it is linked. Tools such as UCX overwrite the function
+    // addresses that the dynamic loader has stored in each object, and must not change what our dlsym and
+    // cuGetProcAddress return.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgdremu_nvidia.so");
 }

@@ -1,5 +1,5 @@
-//! Calls NVIDIA's libcuda to find the allocation at an address, to make and export memory, and for the functions that
-//! the preload library replaces.
+//! Calls NVIDIA's libcuda: to find the allocation at an address, to make and export memory, and for the work of the
+//! functions that this library replaces.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -15,7 +15,7 @@ use gdremu_core::errno::Errno;
 
 type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
-/// CUresult: 0 is success.
+/// A CUresult. 0 is success.
 pub(crate) type Status = i32;
 
 pub(crate) const INVALID_VALUE: Status = 1;
@@ -26,20 +26,20 @@ const POINTER_ATTRIBUTE_DEVICE_ORDINAL: u32 = 9;
 const GRANULARITY_MINIMUM: u32 = 0;
 const ACCESS_READ_WRITE: u32 = 3;
 
-/// Returns the GPU on which the program wants memory, or `None` if it does not want a GPU's memory.
+/// Returns the GPU on which the program requests memory, or `None` if it does not request a GPU's memory.
 pub(crate) fn gpu_of(wanted: &AllocationProp) -> Option<c_int> {
     let is_of_gpu = wanted.kind == ALLOCATION_PINNED && wanted.location.kind == LOCATION_DEVICE;
     if is_of_gpu { Some(wanted.location.id) } else { None }
 }
 
-/// Returns these properties for memory that can also be exported and pinned.
+/// Returns the properties that the program requests, changed so that the memory can also be exported and pinned.
 pub(crate) fn exportable(wanted: AllocationProp) -> AllocationProp {
     AllocationProp { handle_types: wanted.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..wanted }
 }
 
 macro_rules! functions {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// Functions of libcuda. Calls must be valid for the driver API.
+        /// Pointers to functions of libcuda. Calls must be valid for the driver API.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
         pub(crate) struct Cuda {
             $(pub(crate) $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
@@ -50,7 +50,7 @@ macro_rules! functions {
             fn find(library: *mut c_void) -> Option<Cuda> {
                 Some(Cuda { $($symbol: {
                     const NAME: &CStr = c_text(concat!(stringify!($symbol), "\0"));
-                    // SAFETY: the library stays open for good, and the name is a C string.
+                    // SAFETY: the library is never closed, and the name is a C string.
                     let function = unsafe { libc::dlsym(library, NAME.as_ptr()) };
                     if function.is_null() {
                         return None;
@@ -90,7 +90,7 @@ functions! {
     fn cuMemSetAccess(address: u64, size: usize, wanted: *const AccessDesc, count: usize);
 }
 
-/// The step that fails when an address is not GPU memory of the process.
+/// The name of the step that fails if an address is not GPU memory of the process.
 pub(crate) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
 
 pub(crate) struct Failure {
@@ -112,7 +112,8 @@ impl Failure {
 
 impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
-        // If CUDA refuses an address, the program made a mistake. All other errors are printed.
+        // CUDA refuses an address if the program passed a wrong one, which is no error of gdremu. All other errors are
+        // printed.
         if failure.step != NOT_GPU_MEMORY {
             eprintln!("{failure}");
         }
@@ -140,7 +141,7 @@ fn driver_version() -> String {
     }
 }
 
-/// An allocation, or one mapping of VMM memory.
+/// An allocation, or one mapping of VMM (virtual memory management) memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
@@ -149,9 +150,11 @@ pub(crate) struct Allocation {
 }
 
 impl Cuda {
-    /// Returns libcuda, which the first call loads for good. Prints a message and returns `None` if that fails.
+    /// Returns libcuda, which the first call loads and nothing unloads. If libcuda cannot be loaded, prints a message
+    /// and returns `None`.
     ///
-    /// Looks up the functions by `dlsym`. Where `dlsym` is hooked, callers make it find the real functions.
+    /// Looks up the functions by `dlsym`. Where `dlsym` is replaced by ours, callers hold the lock, because then ours
+    /// returns the real functions.
     pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()
@@ -160,8 +163,8 @@ impl Cuda {
     fn load() -> Option<Cuda> {
         // SAFETY: libc has a function of this name and type, and loading libcuda has no preconditions.
         let library = unsafe {
-            // Finds dlopen by dlsym, because tools such as UCX write their own dlopen into the relocated entries of
-            // every object. Theirs would run under the caller's lock.
+            // Tools such as UCX replace dlopen in the function addresses of every object. Their dlopen would run under
+            // the caller's lock, so dlsym finds libc's.
             let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
             let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
             dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
@@ -175,7 +178,7 @@ impl Cuda {
 
     pub(crate) fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
-        // SAFETY: the place is a live local.
+        // SAFETY: the pointer is to a live local variable.
         check_status(unsafe { (self.cuCtxGetDevice)(&mut gpu) })?;
         Ok(gpu)
     }
@@ -186,7 +189,7 @@ impl Cuda {
         let properties = exportable(AllocationProp { kind: ALLOCATION_PINNED, location, ..Default::default() });
         let mut unit = 0;
         let mut object = 0;
-        // SAFETY: the places are live locals.
+        // SAFETY: the pointers are to live local variables.
         unsafe {
             check_status((self.cuMemGetAllocationGranularity)(&mut unit, &properties, GRANULARITY_MINIMUM))?;
             let Some(len) = (len as usize).checked_next_multiple_of(unit) else {
@@ -194,7 +197,7 @@ impl Cuda {
             };
             check_status((self.cuMemCreate)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
-            (self.cuMemRelease)(object); // From now on only the mapping keeps the memory.
+            (self.cuMemRelease)(object); // From now on, only the mapping keeps the memory.
             Ok(Allocation { base: mapped?, len: len as u64, gpu })
         }
     }
@@ -203,7 +206,7 @@ impl Cuda {
         let location = Location { kind: LOCATION_DEVICE, id: gpu };
         let access = AccessDesc { location, flags: ACCESS_READ_WRITE };
         let mut base = 0;
-        // SAFETY: the places are locals, and no other code knows the addresses.
+        // SAFETY: the pointers are to live local variables, and no other code knows the addresses.
         unsafe {
             check_status((self.cuMemAddressReserve)(&mut base, len, 0, 0, 0))?;
             if let Err(status) = check_status((self.cuMemMap)(base, len, 0, object, 0)) {
@@ -220,7 +223,7 @@ impl Cuda {
     }
 
     pub(crate) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
-        // SAFETY: nothing uses the block any more.
+        // SAFETY: no code uses the block any more.
         unsafe {
             check_status((self.cuMemUnmap)(base, len as usize))?;
             check_status((self.cuMemAddressFree)(base, len as usize))
@@ -229,7 +232,7 @@ impl Cuda {
 
     pub(crate) fn allocation(&self, va: u64) -> Result<Allocation, Failure> {
         let mut gpu: c_int = 0;
-        // SAFETY: the attribute is an int.
+        // SAFETY: the attribute is an int, and the pointer is to a live local variable.
         let status = unsafe {
             let pointer = ptr::from_mut(&mut gpu).cast();
             (self.cuPointerGetAttribute)(pointer, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va)
@@ -238,17 +241,17 @@ impl Cuda {
         let mut base = 0;
         let mut len = 0;
         self.in_context(gpu, || {
-            // SAFETY: both places are ours.
+            // SAFETY: both pointers are to live local variables.
             check(NOT_GPU_MEMORY, unsafe { (self.cuMemGetAddressRange_v2)(&mut base, &mut len, va) })
         })?;
         Ok(Allocation { base, len: len as u64, gpu })
     }
 
-    /// Returns the tokens with which memory at this address can be pinned, if CUDA returns any.
+    /// Returns the peer-to-peer tokens with which memory at this address can be pinned, if CUDA returns any.
     pub(crate) fn tokens(&self, va: u64) -> Option<(u64, u32)> {
         let mut tokens = P2pTokens::default();
         let pointer = ptr::from_mut(&mut tokens).cast();
-        // SAFETY: the attribute is such a structure.
+        // SAFETY: the attribute is a structure of this type, and the pointer is to a live local variable.
         let status = unsafe { (self.cuPointerGetAttribute)(pointer, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
         if status == 0 { Some((tokens.token, tokens.va_space)) } else { None }
     }
@@ -256,7 +259,7 @@ impl Cuda {
     pub(crate) fn export(&self, va: u64) -> Result<File, Failure> {
         let mut object = 0;
         let address = ptr::without_provenance_mut(va as usize);
-        // SAFETY: the place is ours, and the address is only looked up.
+        // SAFETY: `object` is a live local variable, and CUDA only looks the address up.
         let status = unsafe { (self.cuMemRetainAllocationHandle)(&mut object, address) };
         check("the retaining of an allocation (is it a VMM allocation?)", status)?;
         let exported = self.export_object(object);
@@ -267,7 +270,7 @@ impl Cuda {
 
     pub(crate) fn export_object(&self, object: u64) -> Result<File, Failure> {
         let mut fd: c_int = -1;
-        // SAFETY: the place is ours, and so is the descriptor that it gets.
+        // SAFETY: `fd` is a live local variable, and no other code owns the descriptor that CUDA stores in it.
         unsafe {
             let pointer = ptr::from_mut(&mut fd).cast();
             let status = (self.cuMemExportToShareableHandle)(pointer, object, HANDLE_POSIX_FD, 0);
@@ -281,7 +284,7 @@ impl Cuda {
         const STEP: &str = "the search for a GPU";
         let mut device = 0;
         let mut name = [0_u8; 32];
-        // SAFETY: the places are ours, and as long as said.
+        // SAFETY: `device` and `name` are live local variables, and `len` is the length of `name`.
         unsafe {
             check(STEP, (self.cuDeviceGet)(&mut device, gpu))?;
             let len = name.len() as c_int;
@@ -291,7 +294,7 @@ impl Cuda {
         let path = format!("/proc/driver/nvidia/gpus/{}/information", bus_id.to_lowercase());
         let text = fs::read_to_string(path).unwrap_or_default();
         let minor = text.lines().find_map(|line| line.strip_prefix("Device Minor:")).unwrap_or_default();
-        // If the driver reports no number, this is CUDA's number of the GPU.
+        // If the driver reports no minor number, CUDA's number of the GPU is used.
         Ok(minor.trim().parse().unwrap_or(gpu as u32))
     }
 
@@ -305,7 +308,7 @@ impl Cuda {
     /// Runs `work` in the thread's context. If there is none, uses the GPU's primary context while `work` runs.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
-        // SAFETY: the places are ours, and the retained object is released below.
+        // SAFETY: the pointers are to live local variables, and the retained context is released below.
         unsafe {
             check("the search for a context", (self.cuCtxGetCurrent)(&mut current))?;
             if current != 0 {

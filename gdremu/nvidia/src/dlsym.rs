@@ -1,6 +1,7 @@
 //! A dlsym that returns the replacements of libcuda's functions.
 //!
-//! dlvsym is not replaced. The symbols of libcuda have no versions, and the real dlsym is found by dlvsym.
+//! dlvsym is not replaced. The symbols of libcuda have no versions, so programs do not look them up by dlvsym. This
+//! module finds the real dlsym by it.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
@@ -11,11 +12,11 @@ use crate::{replaced, state};
 
 type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// The real dlsym, once [`ours`] has run.
+/// The real dlsym. NULL until [`ours`] runs for the first time.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns a replacement, or jumps to the real dlsym as if the program had called that. The meaning of
-/// RTLD_NEXT and RTLD_DEFAULT depends on dlsym's return address.
+/// Returns a replacement, or jumps to the real dlsym with the program's return address. The meaning of RTLD_NEXT and
+/// RTLD_DEFAULT depends on this address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -25,7 +26,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
         "mov eax, 0",
         "push rdi",
         "push rsi",
-        "sub rsp, 8", // At calls, the stack pointer is a multiple of 16.
+        "sub rsp, 8", // The stack pointer must be a multiple of 16 at a call.
         "call {ours}",
         "add rsp, 8",
         "pop rsi",
@@ -50,7 +51,7 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
             && !state::is_held_here()
             && !real(handle, name).is_null()
         {
-            return ours; // The program looks in a place that has a libcuda.
+            return ours; // The real dlsym finds the function, so `handle` includes a libcuda.
         }
     }
     ptr::null_mut()
@@ -67,7 +68,7 @@ fn real() -> DlSym {
 }
 
 fn find_real() -> *mut c_void {
-    // These are the version of the symbol since glibc 2.34, and the earlier one of x86-64.
+    // These are the symbol's version in glibc 2.34 and later, and its version in older ones on x86-64.
     for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
         // SAFETY: both end with a NUL byte.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
@@ -77,6 +78,6 @@ fn find_real() -> *mut c_void {
         // SAFETY: dlerror only clears the message of the failed search.
         unsafe { libc::dlerror() };
     }
-    // The program cannot run without the real dlsym, and ours cannot report that.
+    // The program cannot run without the real dlsym, and this function cannot report an error.
     std::process::abort();
 }

@@ -33,7 +33,8 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     call("cuMemAlloc", |cuda| {
         if !address.is_null() && size > 0 {
             let gpu = cuda.current_gpu()?;
-            // If the real libcuda calls this while gdremu uses it, its own function runs.
+            // If libcuda itself calls this function while gdremu holds the lock, `enter` returns `None`, and the real
+            // one runs.
             if let Some(mut process) = state::enter() {
                 let va = gpus(&mut process).alloc(cuda, gpu, size as u64)?;
                 // SAFETY: the argument is the program's, which must be valid for CUDA.
@@ -46,12 +47,12 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-/// Returns the replaced buffer that contains an address.
+/// Returns the buffer of the replaced cuMemAlloc that contains an address.
 fn buffer(va: u64) -> Option<Buffer> {
     gpus(&mut state::enter()?).buffers.find(va)
 }
 
-/// Returns the GPU of the replaced buffer that starts at an address.
+/// Returns the GPU of the buffer of the replaced cuMemAlloc that starts at an address.
 fn gpu_of(va: u64) -> Option<i32> {
     gpus(&mut state::enter()?).buffers.kind_of(va)
 }
@@ -62,7 +63,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
             // SAFETY: the argument is the program's, which must be valid for CUDA.
             return check_status(unsafe { (cuda.cuMemFree_v2)(address) });
         };
-        // Wait for all work on the memory first, as the real function does.
+        // Waits for all work on the memory first, as the real function does.
         cuda.wait_for(gpu)?;
         let mut process = state::lock();
         let lost = gpus(&mut process).free(cuda, address)?;
@@ -122,7 +123,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
                 return Ok(());
             }
         }
-        // Memory that cannot be exported is made as the program asks for it.
+        // Memory that cannot be exported is created as the program requests it.
         // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemCreate)(handle, size, properties, flags) })
     })

@@ -24,7 +24,7 @@ use gdremu_preload::state::{self, Guard};
 
 use provider::NvidiaProvider;
 
-/// Returns this process's memory of real GPUs. The first call puts it in the place of emulated GPUs.
+/// Returns the memory of real GPUs. The first call replaces the emulated GPUs of this process by it.
 fn gpus(process: &mut Guard) -> &mut NvidiaProvider {
     if process.gpu.as_kind::<NvidiaProvider>().is_none() {
         process.gpu = Box::<NvidiaProvider>::default();

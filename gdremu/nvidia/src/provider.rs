@@ -1,7 +1,7 @@
 //! The memory of real GPUs behind the emulated driver: finds the allocations behind a range, keeps them, maps them.
 //!
-//! Only memory that CUDA exports can be pinned, that is VMM allocations with POSIX descriptors. So
-//! the program's other allocations are replaced by such ones.
+//! Only memory that CUDA can export can be pinned: VMM (virtual memory management) allocations with POSIX file
+//! descriptors. So gdremu replaces the program's other allocations by these.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::rm::{Client, Memory};
 
 #[derive(Default)]
 pub(crate) struct NvidiaProvider {
-    /// Buffers by CUDA's number of their GPU.
+    /// The buffers of the replaced cuMemAlloc. Their kind is CUDA's number of their GPU.
     pub(crate) buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
     /// Our clients of the resource manager, by CUDA's number of the GPU.
@@ -117,7 +117,7 @@ impl NvidiaProvider {
 impl Provider for NvidiaProvider {
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
         if request.force_pcie {
-            return Err(Errno::ENOTSUPP); // A GPU without a coherent link also refuses it.
+            return Err(Errno::ENOTSUPP); // A GPU without a coherent link also refuses the flag.
         }
         let table = self.pin(request)?;
         self.tables_made += 1;

@@ -1,4 +1,4 @@
-//! The GPU driver's resource manager, as far as it takes to map exported GPU memory through BAR1. These are
+//! The GPU driver's resource manager, as far as it is needed to map exported GPU memory through BAR1. Its commands are
 //! ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
 //!
 //! The vendor documents none of this and may change it from one driver branch to the next. So every status is
@@ -15,12 +15,12 @@ use gdremu_core::gpu::mmap::out_of_the_way;
 
 use crate::cuda::Failure;
 
-/// Handle numbers that we choose for our objects.
+/// Handles that gdremu chooses for its objects.
 const DEVICE: u32 = 0x6764_0001;
 const SUBDEVICE: u32 = 0x6764_0002;
 const FIRST_MEMORY: u32 = 0x6764_1000;
 
-/// Registers a device file with the control device.
+/// The number of the ioctl that registers a device file with the control device.
 const REGISTER: u8 = 201;
 
 const CLASS_CLIENT: u32 = 0x41;
@@ -32,7 +32,7 @@ const GET_EXPORT_INFO: u32 = 0x3d08;
 /// The control command of a client that imports an exported descriptor.
 const IMPORT: u32 = 0x3d0c;
 
-/// Statuses for lack of room, which is mostly lack of BAR1.
+/// Statuses for a lack of resources or memory. Mostly, BAR1 has no room.
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
@@ -92,19 +92,19 @@ struct ImportObjects {
 
 const _: () = assert!(size_of::<ExportInfo>() == 80 && size_of::<ImportObjects>() == 652);
 
-/// Our client of the resource manager, on one GPU. Dropping it frees all it made.
+/// A client of the resource manager for one GPU. Dropping the client frees all its objects.
 pub(crate) struct Client {
     control: File,
-    /// A descriptor that is registered with `control`, and stays open as long.
+    /// A device file that is registered with `control`. It stays open as long as `control`.
     _device: File,
     path: String,
     root: u32,
     memories: AtomicU32,
-    /// The process that made the client. Memory dropped in a forked child is not freed.
+    /// The process that made the client. A forked child does not free the memory.
     owner: u32,
 }
 
-/// An imported GPU allocation. It keeps the physical memory alive until dropped.
+/// An imported GPU allocation. The physical memory stays alive until this is dropped.
 pub(crate) struct Memory {
     client: Arc<Client>,
     handle: u32,
@@ -151,7 +151,7 @@ impl Client {
 }
 
 impl Memory {
-    /// Returns a file. Its mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
+    /// Returns a file whose mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
         // The GPU driver keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
         let fresh = open(&self.client.path)?;
@@ -216,7 +216,7 @@ fn check(step: &'static str, status: u32) -> Result<(), Failure> {
 fn ioctl<T>(file: &File, step: &'static str, number: u8, argument: &mut T) -> Result<(), Failure> {
     const READ_WRITE: u64 = 3;
     let request = READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
-    // SAFETY: the driver reads and writes one T, and what the pointers in the T name. Callers keep both alive.
+    // SAFETY: the driver accesses one T, and the memory to which pointers in the T point. Callers keep both alive.
     match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),
         _ => Err(Failure::system(step, std::io::Error::last_os_error())),

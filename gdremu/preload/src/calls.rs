@@ -46,7 +46,7 @@ impl Calls {
             Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),
         };
         let Caller { pid, tid } = Caller::now();
-        // Nothing in the line of text needs to be escaped, since all texts are names.
+        // No text needs escapes, because all texts are names of calls, fields and errors.
         let line = format!(
             "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
              \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"

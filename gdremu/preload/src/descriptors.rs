@@ -32,21 +32,21 @@ pub(crate) enum Kind {
     Received,
 }
 
-/// A descriptor that may still be in use. Received ones are here only while they are mapped.
+/// A device or dma-buf that may still be in use. Received dma-bufs are here only while they are mapped.
 struct Made {
     kind: Kind,
     record: Record,
-    /// A page of the record that stays mapped as long as the device is. It keeps the file open, as a mapping of a
-    /// real device would.
+    /// The address of a page of the record that is mapped as long as the device is. It keeps the file open, as a
+    /// mapping of a real device would.
     anchor: Option<usize>,
-    /// The descriptor belongs to the parent process, which releases it.
+    /// True if the parent process made the descriptor. Then the parent also releases it.
     inherited: bool,
 }
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// This is not a HashMap, because glibc 2.41 maps memory for its random keys, and programs limit their locked
-    /// memory.
+    /// This is not a HashMap, because glibc 2.41 maps memory to make a HashMap's random keys, and some programs limit
+    /// their locked memory.
     made: BTreeMap<Identity, Made>,
 }
 
@@ -69,7 +69,7 @@ impl Descriptors {
 
     /// Makes a descriptor for GPU memory. The descriptor takes over the caller's reference to the memory.
     pub(crate) fn add_export(&mut self, export: PageTableId, len: u64, gpu: &mut HostProvider) -> Result<c_int, Errno> {
-        // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
+        // The record is as long as the memory, because lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
         let (memory, memory_file) = gpu.exported(export)?;
@@ -95,7 +95,7 @@ impl Descriptors {
         })
     }
 
-    /// Makes Linux count this process's mappings of a received dma-buf as a use of it.
+    /// Makes Linux count a mapping of a received dma-buf in this process as a use of the dma-buf.
     pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
         let path = path_of(fd).unwrap_or_default();
         if let Some((session, name)) = Session::of_export(&path) {
@@ -105,7 +105,8 @@ impl Descriptors {
         }
     }
 
-    /// Makes a descriptor keep its dma-buf alive. A descriptor that was opened through /proc/PID/fd does not by itself.
+    /// Makes a descriptor keep its dma-buf alive. A descriptor that was opened through /proc/PID/fd has no lock by
+    /// itself.
     pub(crate) fn hold(&self, fd: c_int) {
         if let Some((_, Kind::Export(_) | Kind::Received)) = self.find(fd) {
             // SAFETY: a plain call on a descriptor.
@@ -113,7 +114,7 @@ impl Descriptors {
         }
     }
 
-    /// Identifies a descriptor by its file, not by its number.
+    /// Returns the device or dma-buf of a descriptor. The file behind the descriptor identifies it, not the number.
     pub(crate) fn find(&self, fd: c_int) -> Option<(Identity, Kind)> {
         let status = file_status(fd)?;
         let identity = (status.st_dev, status.st_ino);
@@ -135,7 +136,7 @@ impl Descriptors {
         self.made.keys().copied().collect()
     }
 
-    /// Makes Linux count this process's mappings of a device as a use of it.
+    /// Makes Linux count a mapping of a device in this process as a use of the device.
     pub(crate) fn anchor(&mut self, fd: c_int, identity: Identity) {
         let Some(device @ Made { anchor: None, .. }) = self.made.get_mut(&identity) else {
             return;
@@ -150,12 +151,12 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Removes a descriptor that is not mapped any more, unless a process has it open. Received ones are always
-    /// removed.
+    /// Removes a device or dma-buf that is not mapped any more, unless a process has it open. Received dma-bufs are
+    /// always removed.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
-            // SAFETY: this is the anchor's own page, which nothing touches.
+            // SAFETY: this is the anchor's own page, which no code accesses.
             unsafe { next::munmap()(anchor as *mut _, 1) };
         }
         if made.kind != Kind::Received {

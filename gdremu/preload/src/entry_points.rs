@@ -1,10 +1,10 @@
 //! The macros that export functions to programs, and the functions for tests.
 
-/// Exports a function under a name of its own.
+/// Exports a function under a given name.
 ///
-/// The export is an entry point that jumps to the function. It begins with instructions that can be moved elsewhere by
-/// tools which hook functions in place. UCX, for one, replaces up to 13 bytes and understands few instructions, but a
-/// compiler may begin a function with any.
+/// The exported symbol is a short routine that jumps to the function. Tools that hook functions overwrite their first
+/// instructions and run these elsewhere. UCX overwrites up to 13 bytes, and can move only a few kinds of instructions.
+/// The routine begins with such instructions, but a compiler may begin a function with any.
 #[macro_export]
 macro_rules! entry_point {
     ($symbol:ident = $function:path) => {

@@ -15,8 +15,8 @@ struct Heap(Mutex<Dlmalloc<Pages>>);
 #[global_allocator]
 static HEAP: Heap = Heap(Mutex::new(reserved()));
 
-/// Returns a heap that takes address space in large pieces, so that it rarely changes what a program limits or
-/// measures.
+/// Returns a heap that takes address space in large pieces. So programs that limit or measure their memory rarely see a
+/// change.
 const fn reserved() -> Dlmalloc<Pages> {
     let mut heap = Dlmalloc::new_with_allocator(Pages::new());
     assert!(heap.set_granularity(16 << 20));
@@ -32,8 +32,8 @@ pub(crate) fn before_fork() {
     OVER_FORK.set(Some(ManuallyDrop::new(HEAP.get())));
 }
 
-/// Lets LeakSanitizer, in programs that have it, find the pointers in this heap to memory of malloc, which std allocates
-/// for threads.
+/// Registers this heap with LeakSanitizer, if the program has it. Rust's std stores pointers in this heap to memory
+/// that it allocates by malloc for threads. LeakSanitizer must find them, or it reports leaks.
 pub(crate) fn show_to_leak_sanitizer() {
     // SAFETY: the name ends with a NUL byte.
     let register = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr()) };
@@ -50,30 +50,30 @@ pub(crate) fn show_to_leak_sanitizer() {
     }
 }
 
-/// Lets other threads allocate again. Called in both processes.
+/// Lets other threads allocate again. This is called in the parent and in the child.
 pub(crate) fn after_fork() {
     drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
 }
 
-// SAFETY: dlmalloc returns memory of the size and alignment that are asked for, and one thread at a time uses it.
+// SAFETY: dlmalloc returns memory of the requested size and alignment, and only one thread at a time uses it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the layout is valid: contract of GlobalAlloc, as below.
+        // SAFETY: the layout is valid: contract of GlobalAlloc.
         unsafe { self.get().malloc(layout.size(), layout.align()) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: `memory` was allocated here with this layout.
+        // SAFETY: `memory` was allocated here with this layout: contract of GlobalAlloc.
         unsafe { self.get().free(memory, layout.size(), layout.align()) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as in `alloc`.
+        // SAFETY: the layout is valid: contract of GlobalAlloc.
         unsafe { self.get().calloc(layout.size(), layout.align()) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as in `dealloc`.
+        // SAFETY: `memory` was allocated here with this layout: contract of GlobalAlloc.
         unsafe { self.get().realloc(memory, layout.size(), layout.align(), size) }
     }
 }
@@ -98,7 +98,7 @@ impl Pages {
         Pages { register: None, early: [const { Cell::new((null_mut(), 0)) }; 8] }
     }
 
-    /// Registers a region of pages, or notes it if `register` is not known yet.
+    /// Registers a region of pages. If `register` is not known yet, adds the region to `early`.
     fn note(&self, start: *mut u8, size: usize) {
         if let Some(register) = self.register {
             register(start, size);
@@ -108,7 +108,7 @@ impl Pages {
     }
 }
 
-// SAFETY: the pages are the process's, whichever thread uses them.
+// SAFETY: the pages belong to the process, and any thread may use them.
 unsafe impl Send for Pages {}
 
 // SAFETY: the pages belong to the heap until it frees them.
@@ -116,7 +116,7 @@ unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let protection = PROT_READ | PROT_WRITE;
         let flags = MAP_PRIVATE | MAP_ANONYMOUS;
-        // SAFETY: no address is asked for, so nothing is replaced.
+        // SAFETY: no address is requested, so nothing is replaced.
         match unsafe { syscall(libc::SYS_mmap, null_mut::<u8>(), size, protection, flags, -1, 0_i64) } {
             -1 => (null_mut(), 0, 0),
             start => {

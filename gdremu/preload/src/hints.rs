@@ -1,13 +1,13 @@
 //! Hints by which hooks skip calls that do not concern the emulation, without a lock.
 #![forbid(unsafe_code)]
 
-/// Descriptors that may be devices or exports. This is only a hint, because descriptors come and go without the hooks'
+/// Descriptors that may be devices or dma-bufs. This is only a hint, because descriptors come and go without the hooks'
 /// knowledge, and only fstat identifies one.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Linux allows no more descriptors by default.
+    /// The number of descriptors that Linux allows by default. Higher ones always count as possible devices.
     const MAX: usize = 1 << 20;
 
     static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];

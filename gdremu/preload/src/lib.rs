@@ -1,5 +1,5 @@
-//! The library that every emulated program loads, with any GPU provider. It is linked into the preload
-//! library of emulated GPUs, `cuda/`, and that of real ones, `nvidia/`.
+//! The part that both preload libraries share. Every program under gdremu loads one of them: `cuda/` for emulated GPUs,
+//! or `nvidia/` for real ones.
 //!
 //! ```text
 //! entry_points    the macros that export functions, and those exported for tests
@@ -52,7 +52,7 @@ extern "C" fn loaded() {
     state::watch_forks();
     if let Some(of_process) = settings::session() {
         of_process.record(session::LOADED);
-        // SAFETY: errno of this thread is always there. Programs begin with 0.
+        // SAFETY: every thread has an errno. It is set to 0, which programs expect when they start.
         unsafe { *libc::__errno_location() = 0 };
     }
 }

@@ -1,5 +1,5 @@
-//! The functions that are hooked, described once, and the definitions behind the hooks, which are libc's, or those of
-//! a library in between.
+//! The table of the hooked functions, and the next definition of each: that of libc, or of a library that the dynamic
+//! loader searches before libc.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::marker::PhantomData;
@@ -40,8 +40,9 @@ pub(crate) type Statx = *mut libc::statx;
 /// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
 /// ```
 ///
-/// An entry begins with the names of one function. Arguments behind the semicolon are variable ones, and the hook reads
-/// those that may be there. The expression is the hook's body, and `next` in it is the next definition of the name.
+/// An entry begins with the names of one function. An argument behind the semicolon is a variable one, which the hook
+/// reads even if the caller has not passed it. The expression is the hook's body, and `next` in it is the next
+/// definition of the called name.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int
@@ -119,7 +120,7 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: `name` ends with a NUL byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
-        // No hook works without the function behind it.
+        // A hook cannot work without the function behind it.
         let name = name.to_str().unwrap_or_default();
         say(&["gdremu: the program calls ", name, ", which this system's C library does not have\n"]);
         std::process::abort();
@@ -128,7 +129,7 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// Defines a function for each name, which returns the next definition of it.
+/// Defines a function for each hooked name. It returns the next definition of the name.
 macro_rules! next {
     ($_next:ident; $($($name:ident),* ($($arguments:tt)*) -> $result:ty => $_body:expr;)*) => {
         $(next! { @each ($($arguments)*) $result, $($name)* })*

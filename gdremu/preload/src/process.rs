@@ -27,7 +27,7 @@ pub struct EmulatedProcess {
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
-    /// Closed descriptors are looked for when there are this many.
+    /// When there are this many descriptors, gdremu searches for closed ones.
     reap_at: usize,
     pub(crate) calls: Calls,
     refused: BTreeSet<String>,
@@ -145,7 +145,8 @@ impl EmulatedProcess {
     /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over the reference.
     /// If this fails, the reference is released.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // Searching for closed descriptors costs a system call for each, so the limit for the next search doubles.
+        // A search for closed descriptors makes a system call for each descriptor, so the limit for the next search
+        // doubles.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();
@@ -158,7 +159,8 @@ impl EmulatedProcess {
         exported
     }
 
-    /// Runs a call that takes away a range of addresses, and updates the mappings that were there.
+    /// Runs a call that unmaps a range of addresses or maps other memory there. Updates the mappings that were in the
+    /// range.
     pub(crate) fn take_away(
         &mut self,
         name: &'static str,
@@ -174,7 +176,7 @@ impl EmulatedProcess {
         })
     }
 
-    /// Notes that a range of addresses was unmapped. Linux unmaps whole pages.
+    /// Records that a range of addresses was unmapped. Linux unmaps whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
         let touched = self.driver.unmapped(addr, len);
@@ -189,7 +191,7 @@ impl EmulatedProcess {
         self.publish_bounds();
     }
 
-    /// Publishes the bounds by which the hooks skip unrelated addresses.
+    /// Publishes the lowest and highest mapped address, by which the hooks skip unrelated calls.
     fn publish_bounds(&self) {
         mapped_range::set(self.driver.vmas.bounds());
     }

@@ -1,16 +1,16 @@
-//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount. The text of each is as old as its last read.
+//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount. Each is a file of its own, which a read renews.
 
 use std::ffi::c_int;
 
 use gdremu_core::errno::Errno;
 
-/// Opens a descriptor for reading the number of page tables, with the flags of open(2).
+/// Opens a descriptor from which the number of pinned page tables can be read. `flags` are those of open(2).
 pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
         return Err(Errno::EACCES);
     }
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
-    // MFD_ALLOW_SEALING distinguishes gdremu's files from those of the library under test, as in gdremu-core.
+    // Tests make memfd_create fail in the library under test. MFD_ALLOW_SEALING marks this call as gdremu's.
     let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a NUL byte.
     let fd = unsafe { libc::memfd_create(c"gdrdrv-refcount".as_ptr(), flags) };
@@ -21,7 +21,7 @@ pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
-/// Replaces the number. The position of the descriptor stays.
+/// Replaces the number in the file. The position of the descriptor does not change.
 pub(crate) fn put(fd: c_int, tables: u64) {
     let text = format!("{tables}\n");
     // SAFETY: `text` is readable for its length.

@@ -14,9 +14,9 @@ use crate::process::EmulatedProcess;
 static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 
 thread_local! {
-    /// Whether this thread holds the lock.
+    /// True while this thread holds the lock.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// The lock, kept over a fork, so that the child gets it in a state that it can use.
+    /// The lock, which is held during a fork, so that the child gets it in a state that it can use.
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Option<EmulatedProcess>>>>> = const { Cell::new(None) };
 }
 

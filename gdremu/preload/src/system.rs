@@ -5,20 +5,21 @@ use std::mem::MaybeUninit;
 
 use gdremu_core::errno::Errno;
 
-/// Copies bytes between addresses of this process. Returns false if either is inaccessible.
+/// Copies bytes between addresses of this process. Returns false if one of the addresses is inaccessible.
 ///
 /// # Safety
 /// Writable memory at `to` may be overwritten.
 pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
     let target = libc::iovec { iov_base: to, iov_len: len };
     let source = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
-    // SAFETY: Linux checks the access to both. `to` may be overwritten: contract of this function.
+    // SAFETY: Linux checks that both are accessible. `to` may be overwritten: contract of this function.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &target, 1, &source, 1, 0) };
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
         if error != Some(libc::EFAULT) && !from.is_null() && !to.is_null() {
-            // A sandbox denies the call, so an inaccessible address faults. SAFETY: as above, and the buffers
-            // are distinct, since one is on the stack of the caller.
+            // A sandbox denies the call. Then the program copies, and an inaccessible address faults.
+            // SAFETY: `to` may be overwritten: contract of this function. The buffers are distinct, because one is on
+            // the stack of the caller.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.cast(), len) };
             return true;
         }
@@ -59,12 +60,12 @@ pub(crate) fn is_static_program() -> bool {
     };
     let path = &path[..usize::try_from(path_len).unwrap_or(0)];
     let begin = &begin[..usize::try_from(begin_len).unwrap_or(0)];
-    // In `ld.so PROGRAM`, the executable is the loader, which needs no loader.
+    // If the program was started as `ld.so PROGRAM`, the executable is the dynamic loader, which needs no loader.
     let is_loader = path.rsplit(|c| *c == b'/').next().is_some_and(|name| name.starts_with(b"ld"));
     !is_loader && needs_loader(begin) == Some(false)
 }
 
-/// Returns whether an ELF file names a loader, by its first bytes.
+/// Returns whether an ELF file names a dynamic loader. `file` is the first bytes of the file.
 fn needs_loader(file: &[u8]) -> Option<bool> {
     let number = |at: usize| Some(usize::from(u16::from_le_bytes([*file.get(at)?, *file.get(at + 1)?])));
     let (first, size, count) = (number(32)?, number(54)?, number(56)?);
@@ -86,7 +87,7 @@ pub(crate) fn say(texts: &[&str]) {
 
 /// Sets errno and returns -1.
 pub(crate) fn fail(errno: Errno) -> c_int {
-    // SAFETY: errno of this thread is always there.
+    // SAFETY: every thread has an errno.
     unsafe { *libc::__errno_location() = errno.0 };
     -1
 }

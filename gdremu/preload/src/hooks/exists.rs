@@ -1,4 +1,4 @@
-//! Hooks of access and stat. The emulated device looks like /dev/null, with another number.
+//! Hooks of access and stat. The emulated device looks like /dev/null, but has another device number.
 
 use std::ffi::{c_int, c_uint};
 
@@ -11,7 +11,7 @@ use crate::next::{Stat, Statx, Text};
 use crate::system::{fail, stat_at};
 use crate::{settings, state};
 
-/// A major number of the range that Linux assigns dynamically.
+/// A major number from the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
 /// Returns the permissions that the device lacks if the program may not open it.
@@ -71,7 +71,7 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
         // SAFETY: contract of this function.
         unsafe { stat_at(libc::AT_FDCWD, path, status, 0) }
     };
-    // SAFETY: as above.
+    // SAFETY: `status` can be written: contract of this function.
     unsafe { stat(libc::AT_FDCWD, paths::DEVICE, status, looks) }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Tex
         return fd;
     }
     let fd = next(named.path(path));
-    // The path may lead to a descriptor of another process in /proc/PID/fd.
+    // The path may lead through /proc/PID/fd to a descriptor of another process, and so to a dma-buf.
     let path = path.get().unwrap_or_default().to_bytes();
     if fd >= 0
         && path.starts_with(b"/proc/")
@@ -62,7 +62,7 @@ pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssiz
     if is_device(fd) {
         return fail(Errno::EINVAL) as ssize_t;
     }
-    // SAFETY: only asks for the position.
+    // SAFETY: the call only returns the position.
     let position = offset.unwrap_or_else(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) });
     if position == 0
         && refcount::is_one(fd)
@@ -111,7 +111,7 @@ pub(super) fn dup2(old: c_int, new: c_int, next: impl FnOnce() -> c_int) -> c_in
     duplicated(old, if closes_device { closing(next) } else { next() })
 }
 
-/// Notes that `new` is a duplicate of `old`. Returns `new`.
+/// Records that `new` is a duplicate of `old`. Returns `new`.
 pub(super) fn duplicated(old: c_int, new: c_int) -> c_int {
     if new >= 0 && device_fds::may_be(old) {
         device_fds::add(new);

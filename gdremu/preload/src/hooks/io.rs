@@ -11,9 +11,9 @@ use crate::system::{copy_memory, fail, to_libc};
 use crate::{settings, state};
 
 /// # Safety
-/// If the argument can be accessed, it is the command's.
+/// If the memory at `argument` can be accessed, it is the command's argument.
 pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next: impl FnOnce() -> c_int) -> c_int {
-    // Linux only reads the lower half.
+    // Linux uses only the low 32 bits.
     let number = request as u32;
     if abi::is_gdrdrv(number) {
         // SAFETY: contract of this function.

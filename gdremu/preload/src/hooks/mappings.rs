@@ -55,7 +55,7 @@ fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_i
     let mut process = state::enter()?;
     let kind = flags & libc::MAP_TYPE;
     let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
-    // No known program maps GPU memory over other GPU memory, or asks with MAP_FIXED_NOREPLACE that there is none.
+    // No known program maps GPU memory over other GPU memory, or passes MAP_FIXED_NOREPLACE. So both are refused.
     let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
     let descriptor = process.descriptors.find(fd)?;
@@ -88,7 +88,7 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
     if mapped_range::may_touch(addr, len) { take_away("munmap", addr, len, next) } else { next() }
 }
 
-/// Makes a call that takes away the mappings of an address range.
+/// Makes a call that ends the mappings in an address range.
 fn take_away(name: &'static str, addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     match state::enter() {
         Some(mut process) if process.driver.vmas.touches(addr, len) => {
@@ -116,7 +116,7 @@ pub(super) fn mremap(
         return next();
     };
     if process.driver.vmas.touches(old, old_len.max(1)) {
-        // These are Linux's rules: device memory neither grows nor stays mapped at its old place.
+        // As in Linux, a mapping of device memory cannot grow, and cannot stay at its old address when it is moved.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
         }

@@ -1,7 +1,7 @@
 //! Hooks of the libc functions by which programs reach a device, each under all its names.
 //!
-//! A hook first finds out, by a look at memory, whether a call may concern the emulation. If not, the next definition
-//! of the function runs.
+//! A hook first reads a hint, without a lock, that says whether the call may concern the emulation. If it cannot, the
+//! next definition of the function runs.
 
 mod exists;
 mod files;

@@ -1,4 +1,4 @@
-//! Recognizes the paths of gdrdrv's files, and of emulated ones below /proc and /sys.
+//! Recognizes the paths of gdrdrv's files, and of emulated files below /proc and /sys.
 
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::io::Write;
@@ -13,9 +13,9 @@ const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
 #[derive(PartialEq, Eq)]
 pub(super) enum Place {
     Device,
-    /// The number of pinned page tables. The file stands in for it in calls that only look at it.
+    /// The file of the number of pinned page tables. Calls that only look at it get this file of the session directory.
     Refcount(CString),
-    /// The file in the session directory that stands in for an emulated one. Files of gdrdrv may be absent.
+    /// The file of the session directory that replaces an emulated one. It may be absent if it is one of gdrdrv.
     Emulated(CString),
     Real,
 }
@@ -25,7 +25,7 @@ impl Place {
     pub(super) fn path<'a>(&'a self, path: Text<'a>) -> Text<'a> {
         match self {
             Place::Device if settings::config().driver.loaded => Text::of(c"/dev/null"), // Anyone may read and write it.
-            Place::Device => Text::of(c""),                                              // ENOENT
+            Place::Device => Text::of(c""),                                              // Calls fail with ENOENT.
             Place::Refcount(file) | Place::Emulated(file) => Text::of(file),
             Place::Real => path,
         }
@@ -64,7 +64,7 @@ fn place_of(path: &[u8]) -> Place {
     let Ok(file) = CString::new(file.into_vec()) else {
         return Place::Real;
     };
-    // SAFETY: only looks for the file.
+    // SAFETY: the call only checks whether the file exists.
     let exists = unsafe { next::access()(Text::of(&file), libc::F_OK) } == 0;
     if exists && path == REFCOUNT {
         return Place::Refcount(file);
@@ -72,7 +72,7 @@ fn place_of(path: &[u8]) -> Place {
     if exists || is_proc_file { Place::Emulated(file) } else { Place::Real }
 }
 
-/// Makes a call that only looks at a file, with the path of the file that stands in for it.
+/// Makes a call that only looks at a file. Passes the path of the file that replaces it.
 pub(super) fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
     call(find(dirfd, path).path(path))
 }
