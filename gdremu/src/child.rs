@@ -34,7 +34,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let signals: SigSet = SIGNALS.into_iter().collect();
     let old = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let arrived = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?;
-    // SAFETY: the mask of signals may be set between fork and exec.
+    // SAFETY: the signal mask may be set between fork and exec.
     unsafe {
         command.pre_exec(move || Ok(old.thread_set_mask()?));
     }
@@ -47,7 +47,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
             Err(Errno::EINTR) => continue,
             result => result?.expect("reads wait"),
         };
-        // A terminal also signals the child. A process (ssi_code <= 0) signals only gdremu.
+        // A terminal signals the child, too. A signal from a process (ssi_code <= 0) reaches only gdremu.
         if signal.ssi_signo != Signal::SIGCHLD as u32 && signal.ssi_code <= 0 {
             // SAFETY: the child has not been waited for, so its id is not reused.
             unsafe { libc::kill(child.id().cast_signed(), signal.ssi_signo.cast_signed()) };
@@ -62,7 +62,7 @@ pub(crate) fn die_by(signal: i32) -> ExitCode {
     // SAFETY: this process has no handler, and is about to end.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     let _ = SigSet::empty().thread_set_mask();
-    // SAFETY: as above.
+    // SAFETY: this process has no handler, and is about to end.
     unsafe { libc::raise(signal) };
     // Execution never gets here for signals that end a process.
     ExitCode::FAILURE

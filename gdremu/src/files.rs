@@ -35,7 +35,7 @@ impl FromStr for StandIn {
     }
 }
 
-/// Writes all emulated files to where the hooks look for them.
+/// Writes all emulated files into the session directory, where the hooks look for them.
 pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
     let session = &config.session;
     if config.gpu.provider.emulates_gpus() {
@@ -52,7 +52,7 @@ pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
         fs::create_dir(session.stand_in(Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv"))?)?;
     }
     for StandIn { path, file } in files {
-        // These files come after the GPUs' files, because the option may replace one of those.
+        // These files are written after the GPUs' files, because `--file` may replace one of those.
         fs::copy(file, session.stand_in(path)?)?;
     }
     if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
@@ -95,8 +95,8 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     ]
 }
 
-/// Returns start, end and flags of each PCI resource. As on recent GPUs, all are 64 bits wide and so take two places
-/// each. Registers come first, then GPU memory, which NVIDIA calls BAR1, then the rest.
+/// Returns a line with start, end and flags for each PCI resource. As on recent GPUs, each resource has 64 bits, and so
+/// takes two lines. The first resource is the registers, the second GPU memory, which NVIDIA calls BAR1.
 fn resource(gpu: usize, bar1_size: u64) -> String {
     const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;
     let unused = format!("{0:#018x} {0:#018x} {0:#018x}\n", 0);

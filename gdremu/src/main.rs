@@ -21,14 +21,14 @@ use gdremu_core::session::{LOADED, REFUSED_KERNEL, Session};
 use gdremu::options::Options;
 use gdremu::{files, profiles};
 
-/// The exit statuses for failures of gdremu itself, the same as for `env` and `timeout`.
+/// The exit statuses for failures of gdremu itself. They are the same as those of `env` and `timeout`.
 const FAILURE: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
-/// Prints a line of text on stderr, if that is possible. The exit status does not depend on it.
+/// Prints a line of text on stderr. A failure is ignored, because it must not change the exit status.
 macro_rules! say {
     ($($line:tt)*) => {{
         let _ = writeln!(std::io::stderr(), $($line)*);
@@ -88,7 +88,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
         command.env("LD_LIBRARY_PATH", libraries);
     }
-    // Otherwise AddressSanitizer refuses to start behind a preloaded library.
+    // Without this option, AddressSanitizer refuses to start if another library is preloaded.
     command.env("ASAN_OPTIONS", prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"));
 
     let keeper = Keeper::new(session).map_err(|error| format!("cannot make the socket in TMPDIR: {error}"))?;
@@ -135,7 +135,7 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// Returns the preload library, which is beside this executable, or where a package puts it.
+/// Returns the path of the preload library, which is beside this executable or in `../lib/gdremu`.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());

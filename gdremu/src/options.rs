@@ -40,12 +40,12 @@ pub struct Options {
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub program: Vec<OsString>,
 
-    /// The emulated computer's name, GPU and driver.
+    /// The options that gdremu's libraries need in the program's process.
     #[command(flatten)]
     pub config: Config,
 }
 
-/// Paragraphs of this form become sections of the man page.
+/// The text after the help. Paragraphs of the form `Title: text` become sections of the man page.
 const AFTER_HELP: &str = "\
 Examples:
   gdremu -- program argument
@@ -57,7 +57,7 @@ Exit status: the program's, or its signal; 70 if it or a child launched a GPU ke
 not found.";
 
 impl Options {
-    /// Reads a command line, and puts the options of its profile in front of its own.
+    /// Reads a command line. Puts the options of its profile in front of its own options.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let options = Options::try_parse_from(&line)?;
@@ -83,7 +83,7 @@ impl Options {
         Ok(config)
     }
 
-    /// Refuses options that describe something that the provider does not emulate.
+    /// Refuses options that describe a part that the provider does not emulate.
     fn check_provider(&self, config: &Config) -> Result<(), &'static str> {
         let GpuConfig { provider, .. } = config.gpu;
         let mut default = Options::parse_from(["gdremu", "true"]).config;

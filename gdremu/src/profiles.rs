@@ -20,7 +20,7 @@ const PROFILES: &[(&str, &str)] = &[
     // ---- Versions of gdrdrv ----
     ("gdrdrv-2.5", "--driver-version 2.5"),
     ("gdrdrv-2.4.4", "--driver-version 2.4.4"), // rounds pins out to GPU pages, as all releases since 2.4.2 do
-    ("gdrdrv-2.4", "--driver-version 2.4"), // 2.4.0
+    ("gdrdrv-2.4", "--driver-version 2.4"), // does not round pins out
     ("gdrdrv-2.3", "--driver-version 2.3 --cuda-version 12.4"), // with a GPU driver that pins parts of GPU pages
     ("gdrdrv-2.0", "--driver-version 2.0"),
 

@@ -234,7 +234,8 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// The process exits with this status. If it is a child of a program that succeeds, gdremu exits with it too.
+    /// The process exits with this status. If the process is a child of a program that succeeds, gdremu exits with it
+    /// too.
     Exit(u8),
     Warn,
 }

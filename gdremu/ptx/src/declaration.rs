@@ -1,4 +1,4 @@
-//! Reads declarations, which give names a meaning and variables a place.
+//! Parses declarations, which give names a meaning, and places variables in memory.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use super::tokens::{Result, Tokens};
 
 #[derive(Clone, Copy)]
 pub(super) enum Name<'a> {
-    /// A register of this type. With a count, it is the first of registers that have a number behind the name.
+    /// A register of this type. With a count, the declaration makes several registers, such as `%r0` to `%r9`, and this
+    /// is the first.
     Register(Type, Register, Option<usize>),
     /// The offset of a parameter in the memory of parameters.
     Parameter(usize),
@@ -15,7 +16,7 @@ pub(super) enum Name<'a> {
     Variable(usize),
     /// The offset of a variable in the thread's local memory.
     Local(usize),
-    /// A shared variable, which gets its place when a GPU kernel first uses it.
+    /// A shared variable, which gets its offset when a GPU kernel first uses it.
     Shared(Declaration<'a>),
     UsedShared(usize),
     /// The index of an instruction.
@@ -54,7 +55,7 @@ pub(super) struct Declaration<'a> {
     /// The size in bytes, or `None` if the launch sets it.
     pub(super) size: Option<usize>,
     pub(super) align: usize,
-    /// Managed memory cannot be emulated.
+    /// True for managed memory, which is not supported.
     pub(super) managed: bool,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Declaration<'a> {
                 }
                 ".v2" => count = 2,
                 ".v4" => count = 4,
-                ".ptr" => pointer = true, // What follows describes the memory that it points to.
+                ".ptr" => pointer = true, // The next words describe the memory that the parameter points to.
                 ".global" | ".const" | ".shared" | ".local" => {}
                 ".attribute" => {
                     tokens.expect("(")?;

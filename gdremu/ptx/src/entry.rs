@@ -14,10 +14,10 @@ const MAX_LOCAL: usize = 512 << 10;
 /// The most registers of a thread. A GPU has far fewer.
 const MAX_REGISTERS: usize = 1 << 16;
 
-/// The guard of instructions that always run.
+/// The guard of instructions that always run: the register `ZERO` holds 0.
 const ALWAYS: (Register, u64) = (ZERO, 0);
 
-/// The names of the module, of the GPU kernel, or of a block of braces in it.
+/// The names that are declared in the module, in the GPU kernel, or in a block of braces in it.
 #[derive(Default)]
 struct Scope<'a> {
     names: Names<'a>,
@@ -28,7 +28,7 @@ struct Scope<'a> {
 pub(super) struct Entry<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     kernel: Kernel,
-    /// The innermost scope is the last.
+    /// The open scopes. The innermost scope is the last.
     scopes: Vec<Scope<'a>>,
     parameters: Layout,
     shared: Layout,
@@ -37,7 +37,7 @@ pub(super) struct Entry<'t, 'a> {
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
-    /// Parses the text behind the GPU kernel's name. Fails at the first thing that is wrong or not supported.
+    /// Parses the text behind the GPU kernel's name. Fails at the first error or unsupported instruction.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let module = Scope { names: names.clone(), branches: Vec::new() };
         let mut entry = Entry {
@@ -139,7 +139,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.scopes.last_mut().expect("the module's scope is never closed")
     }
 
-    /// Closes the innermost scope. Passes branches to labels that are not in this scope on to the one around it.
+    /// Closes the innermost scope. Moves branches to labels that are not in this scope to the scope around it.
     fn close_scope(&mut self) -> Result {
         let Some(Scope { names, branches }) = self.scopes.pop() else { return Ok(()) };
         for (at, label) in branches {
@@ -166,7 +166,7 @@ impl<'t, 'a> Entry<'t, 'a> {
             let first = self.kernel.registers;
             let mut count = None;
             if self.tokens.take_if("<") {
-                // Two families could have the same names: `%r11` would be in `%r1<9>` and in `%r<20>`.
+                // Two declarations could make the same name: `%r11` would be in `%r1<9>` and in `%r<20>`.
                 if name.ends_with(|c: char| c.is_ascii_digit()) {
                     return Err(self.tokens.unsupported(&format!(".reg {name}<")));
                 }
@@ -212,7 +212,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.kernel.code.push(Instruction { line: self.tokens.line(), guard: self.guard, operation });
     }
 
-    /// Reads an instruction after its opcode. Errors name the opcode.
+    /// Parses an instruction after its opcode. Errors begin with the opcode.
     fn instruction(&mut self, opcode: &'a str) -> Result {
         let result = self.operation(opcode);
         result.map_err(|mut error| {
@@ -229,7 +229,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 let label = self.tokens.take()?;
                 let at = self.kernel.code.len();
                 self.scope().branches.push((at, label));
-                self.push(Operation::Branch(0)); // Replaced when all labels of the scope are known.
+                self.push(Operation::Branch(0)); // The target is set when all labels of the scope are known.
             }
             "bar.sync"
             | "bar.cta.sync"
@@ -248,7 +248,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 self.operand(Type::U32)?;
                 self.push(Operation::Sleep);
             }
-            // A stream's work is in order, so there is nothing to wait for.
+            // The GPU kernels of a stream run one after the other, so there is nothing to wait for.
             "griddepcontrol.wait" | "griddepcontrol.launch_dependents" => {}
             "trap" => self.push(Operation::Trap),
             "exit" | "ret" | "ret.uni" => self.push(Operation::Exit),
@@ -335,7 +335,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// Returns the type of each element in the braces that follow.
+    /// Returns the type of each element of the next operand, which is a list in braces or a single element.
     fn part(&self, of: Type) -> Result<Type> {
         match self.tokens.elements() {
             1 => Ok(of),
@@ -415,7 +415,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         if self.tokens.take_if("_") { Ok(SCRATCH) } else { self.register(at_least) }
     }
 
-    /// Parses `, value`.
+    /// Parses a comma and an operand, such as `, %r1`.
     fn next_operand(&mut self, as_type: Type) -> Result<Operand> {
         self.tokens.expect(",")?;
         self.operand(as_type)
@@ -441,7 +441,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(Operand::constant(offset))
     }
 
-    /// Reads a constant or a special register.
+    /// Parses a constant or a special register.
     fn known_operand(&mut self, word: &'a str) -> Result<Operand> {
         if let Some(constant) = if word == "WARP_SZ" { Some(WARP) } else { number(word) } {
             return Ok(Operand::constant(constant));
@@ -505,7 +505,7 @@ struct AccessForm {
     space: Space,
     element: Type,
     count: usize,
-    /// The computation of `atom` and `red`.
+    /// The computation of an `atom` or `red`.
     update: Option<&'static Computation>,
 }
 

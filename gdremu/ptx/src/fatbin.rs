@@ -1,5 +1,6 @@
-//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries. Each has its own header, and is
-//! PTX text or machine code for one kind of GPU, compressed or not. All lengths are checked, since programs set them.
+//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries. Each entry has its own header,
+//! and is PTX text or machine code for one kind of GPU, compressed or not. All lengths are checked, because programs
+//! set them.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -109,8 +110,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the PTX text that a GPU can run, of several the one for the highest compute capability. `capability` is the
-/// compute capability of the GPU, times 10.
+/// Returns the PTX text for the highest compute capability that the GPU has. `capability` is the compute capability of
+/// the GPU, times 10.
 pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
     let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;
@@ -129,14 +130,14 @@ pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// ".version 7.0" as a block of LZ4 and as a frame of zstd, both with the text as it is.
+    /// ".version 7.0" as a block of LZ4 and as a frame of zstd. Both contain the text uncompressed.
     const AS_LZ4: &[u8] = b"\xc0.version 7.0";
     const AS_ZSTD: &[u8] = b"\x28\xb5\x2f\xfd\x20\x0c\x61\0\0.version 7.0";
 
     fn entry(kind: usize, capability: usize, flags: usize, payload: &[u8], text: usize) -> Vec<u8> {
         let len = payload.len();
         let mut entry = [0; 64];
-        // Each number is written as 8 bytes. The next numbers overwrite those that do not belong to it.
+        // Each number is written as 8 bytes. If its field is shorter, the next numbers overwrite the other bytes.
         for (at, number) in [(0, kind), (4, 64), (8, len + 3), (16, len), (28, capability), (40, flags), (56, text)] {
             entry[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
@@ -178,7 +179,7 @@ mod tests {
         for end in HEADER + 1..whole.len() {
             assert_eq!(ptx(&whole[..end], 90), Err(Problem::Malformed), "{end}");
         }
-        // The lengths of the entry's header, of its payload, and of the compressed part.
+        // The offsets of three lengths: of the entry's header, of its payload, and of the compressed part.
         for at in [HEADER + 4, HEADER + 8, HEADER + 16] {
             let mut changed = whole.clone();
             changed[at + 3] = 0xff;

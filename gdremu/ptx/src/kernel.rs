@@ -7,17 +7,17 @@ pub struct Kernel {
     pub name: String,
     /// The place of each parameter in the memory that a launch fills, as offset and size.
     pub parameters: Vec<(usize, usize)>,
-    /// The number of registers of each thread, including the three that have names below.
+    /// The number of registers of each thread, including [`ZERO`], [`SCRATCH`] and [`VARIABLES`].
     pub(super) registers: usize,
     /// The registers that stand for special registers of PTX, and the functions that compute their values.
     pub(super) specials: Vec<(Register, Special)>,
-    /// Bytes of shared memory of each block, without those that a launch adds.
+    /// The bytes of shared memory of each block, without those that a launch adds.
     pub shared: usize,
-    /// Bytes of local memory of each thread.
+    /// The bytes of local memory of each thread.
     pub local: usize,
     /// The most threads of a block, if the program limits them.
     pub max_threads: Option<u64>,
-    /// Ends with [`Operation::Exit`].
+    /// The instructions. The last one is [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
 }
 
@@ -30,11 +30,11 @@ pub struct Launch {
     pub block: [u32; 3],
     /// The most blocks that run at the same time.
     pub resident: u64,
-    /// The GPU kernel gets memory for a barrier of all blocks.
+    /// True if the GPU kernel gets memory for a barrier of all blocks.
     pub cooperative: bool,
     /// The bytes of the GPU kernel's parameters, at the offsets where it expects them.
     pub parameters: Vec<u8>,
-    /// Bytes of shared memory that the launch adds to the GPU kernel's own.
+    /// The bytes of shared memory that the launch adds to the GPU kernel's own.
     pub shared: usize,
     /// The address of the module's variables.
     pub variables: u64,
@@ -77,7 +77,7 @@ impl Type {
         }
     }
 
-    /// Returns the type that PTX calls by this name, which is without its dot.
+    /// Returns the type with this PTX name, which is without its dot, such as `u32`.
     pub(super) fn named(name: &str) -> Option<Type> {
         if name == "pred" {
             return Some(Type::PREDICATE);
@@ -120,11 +120,11 @@ impl Type {
 
 pub(super) type Register = usize;
 
-/// Holds 0. Every GPU kernel has this register and the next two.
+/// The register that always holds 0. Every GPU kernel has this register and the next two.
 pub(super) const ZERO: Register = 0;
-/// Holds a value between two steps of one PTX instruction, or a result that nothing reads.
+/// The register for a value between two steps of one PTX instruction, or for a result that nothing reads.
 pub(super) const SCRATCH: Register = 1;
-/// Holds the address of the module's variables.
+/// The register that holds the address of the module's variables.
 pub(super) const VARIABLES: Register = 2;
 /// The first of the registers that the program declares.
 pub(super) const FIRST_OWN: Register = 3;
@@ -132,12 +132,12 @@ pub(super) const FIRST_OWN: Register = 3;
 #[derive(Debug)]
 pub(super) struct Instruction {
     pub(super) line: u32,
-    /// The instruction runs if this register holds this value.
+    /// The instruction runs only if this register holds this value.
     pub(super) guard: (Register, u64),
     pub(super) operation: Operation,
 }
 
-/// Computes the value of a register from the values of three others.
+/// A function that computes the value of a register from up to three operands.
 pub(super) type Function = fn(u64, u64, u64) -> u64;
 
 #[derive(Debug)]
@@ -169,7 +169,7 @@ pub(super) enum Operation {
     Barrier,
     /// A barrier for the threads of the warp that are in this mask.
     WarpBarrier(Operand),
-    /// Ends the turn of the thread.
+    /// Ends the turn of the thread, so that other threads run.
     Sleep,
     Trap,
     Exit,
@@ -195,7 +195,7 @@ pub(super) type Special = fn(&ThreadId<'_>) -> u64;
 
 pub(super) struct ThreadId<'a> {
     pub(super) launch: &'a Launch,
-    /// The place of the block on each axis.
+    /// The index of the block in the grid, by dimension.
     pub(super) block: [u64; 3],
     pub(super) thread: [u64; 3],
     pub(super) warp: u64,
@@ -208,20 +208,21 @@ pub(super) struct Access {
     /// The type of each element.
     pub(super) element: Type,
     pub(super) address: Operand,
-    /// The address is cut to these bits.
+    /// The bits of the address that count. A register of 32 bits holds an address of 32 bits.
     pub(super) mask: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Global memory, and at their windows the other memories.
+    /// Global memory. The other memories can be accessed here through their windows.
     Generic,
     Shared,
     Local,
     Parameters,
 }
 
-/// The generic address of a block's shared memory. No GPU or CPU address has a bit of these three windows.
+/// The generic address of a block's shared memory. No address of a GPU or CPU has the bit of any of these three
+/// windows.
 pub(super) const SHARED_WINDOW: u64 = 1 << 60;
 /// The generic address of a thread's local memory.
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;

@@ -9,10 +9,10 @@
 //!   └─ kernel (a compiled GPU kernel) ────────────────────┘
 //! ```
 //!
-//! `fatbin` finds the text in what nvcc embeds in programs.
+//! `fatbin` finds the PTX text in the fat binaries that nvcc embeds in programs.
 //!
 //! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is not
-//! supported. The other GPU kernels of its module run. Every memory scope is treated as `.sys`.
+//! supported. The other GPU kernels of its module run. Every memory scope is treated as `.sys`, the whole system.
 //!
 //! All threads of all resident blocks take turns, so a thread that waits for another thread, or for the CPU, does not
 //! stop the others.

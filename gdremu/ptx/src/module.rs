@@ -16,11 +16,11 @@ pub struct Module {
     pub kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
     /// The place of each variable in `memory`, as offset and size.
     pub variables: BTreeMap<String, (usize, usize)>,
-    /// The first contents of the variables' memory.
+    /// The initial contents of the variables' memory.
     pub memory: Vec<u8>,
 }
 
-/// Parses PTX text. What is wrong inside a GPU kernel makes only this kernel unusable. Other errors are returned.
+/// Parses PTX text. An error inside a GPU kernel makes only this GPU kernel unusable. Other errors are returned.
 pub fn parse(text: &str) -> Result<Module> {
     let tokens = &mut Tokens::new(text);
     let mut module = Module::default();
@@ -76,7 +76,7 @@ fn target(tokens: &mut Tokens<'_>) -> Result<u32> {
 }
 
 impl Module {
-    /// Places a variable and reads its first value.
+    /// Gives a variable its place in the module's memory, and parses its initial value.
     fn variable<'a>(&mut self, of: &Declaration<'a>, tokens: &mut Tokens<'a>) -> Result<Name<'a>> {
         let mut layout = Layout { len: self.memory.len() };
         let start = layout.place(of, tokens)?;

@@ -1,4 +1,4 @@
-//! The instruction set as tables.
+//! The instruction set of PTX, as tables.
 
 use super::kernel::{Class, Function, GRID_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, Special, Type};
 
@@ -9,7 +9,7 @@ pub(super) enum Kind {
     T,
     /// Any type that the opcode ends with.
     Bits,
-    /// An integer with twice the bits.
+    /// An integer type with twice the bits.
     Wide,
     Is(Type),
 }
@@ -40,7 +40,7 @@ pub(super) struct Computation {
     pub(super) functions: [Function; 9],
 }
 
-/// Computes with the numbers that registers hold. Only the lower bits of the result are kept.
+/// Calls `function` with the numbers that registers hold. Keeps only the low bits of the result.
 #[inline(always)]
 fn compute(
     of: Type,
@@ -77,7 +77,7 @@ macro_rules! computations {
     };
 }
 
-/// Opcodes that compute, without the type at the end.
+/// The opcodes that compute. Their names lack the type at the end, such as the `.u32` of `add.u32`.
 #[rustfmt::skip] // Keeps one row per line of text.
 pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvt.u8", Is(Type::unsigned(8)), [T], |_, [a, ..]| a),
@@ -115,7 +115,8 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
         for i in 0..4 {
             let selector = selectors >> (4 * i);
             let byte = (b << 32 | a) >> (8 * (selector & 7)) & 0xff;
-            result |= if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } << (8 * i); // All bits are the sign.
+            // Bit 3 of the selector fills the byte with its sign bit.
+            result |= if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } << (8 * i);
         }
         result
     }),
@@ -139,9 +140,9 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvta.to.const", T, [T], |_, [a, ..]| a),
     ("cvta.to.shared", T, [T], |_, [a, ..]| a - i128::from(SHARED_WINDOW)),
     ("cvta.to.local", T, [T], |_, [a, ..]| a - i128::from(LOCAL_WINDOW)),
-    // A step of `mov` from elements adds one element to those before it.
+    // `mov` of several elements to one register makes this step for each element, and so adds it to those before.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
-    // Steps of `bfi`: one makes the bits of the field, the other puts the field into these bits of the value.
+    // `bfi` has two steps: one makes the bits of the field, the other puts the field into these bits of the value.
     ("bits", T, [U32, U32], |_, [at, len, _]| ((1 << len.min(64)) - 1) << at.min(64)),
     ("field", T, [T, T, T], |_, [field, value, bits]| value & !bits | field << bits.trailing_zeros().min(64) & bits),
     // Atomic accesses use these rows and the earlier ones that `UPDATES` names. The first operand is the old value.

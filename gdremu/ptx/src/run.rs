@@ -27,7 +27,7 @@ pub trait GlobalMemory {
 
 pub type Change<'a> = dyn Fn(u64) -> u64 + 'a;
 
-/// A GPU kernel may not access the memory at an address.
+/// The error of an access that the GPU kernel may not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
@@ -47,7 +47,7 @@ pub struct Stopped {
     pub trap: Trap,
     /// The line of the instruction in the PTX text.
     pub line: u32,
-    /// Index of the thread in its block.
+    /// The index of the thread in its block.
     pub thread: u32,
     pub block: u64,
 }
@@ -90,7 +90,8 @@ fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
 
 struct GridMemory<'a, M> {
     global: &'a mut M,
-    /// The first word is a size, which nothing reads. In the second, blocks count how many of them have arrived.
+    /// The memory for `grid.sync()`. No code reads its first word, a size. In its second word, blocks count their
+    /// arrivals.
     barrier: [u8; 8],
 }
 
@@ -147,7 +148,8 @@ impl Block {
         Ok(())
     }
 
-    /// Releases the threads in the warp of this thread that no longer wait for a running lane.
+    /// Releases threads in the warp of thread `index` from their warp barriers. A thread is released if no running lane
+    /// is in the mask of its barrier.
     fn release_warp(&mut self, index: usize) {
         let start = index - index % WARP as usize;
         let end = self.threads.len().min(start + WARP as usize);
@@ -174,7 +176,7 @@ impl Block {
 enum State {
     Ready,
     AtBarrier,
-    /// Waits for the lanes in this mask.
+    /// The thread waits for the lanes in this mask.
     AtWarpBarrier(u32),
     Ended,
 }
@@ -199,7 +201,7 @@ impl Thread {
         Thread { state: State::Ready, registers: registers.into(), local: vec![0; launch.kernel.local].into(), next: 0 }
     }
 
-    /// Runs up to [`TURN`] instructions. After a trap, `next` is behind the instruction that trapped.
+    /// Runs up to [`TURN`] instructions. After a trap, `next` is the index behind the instruction that trapped.
     fn turn<M: GlobalMemory>(
         &mut self,
         next: &mut usize,
@@ -261,7 +263,7 @@ impl Operand {
 }
 
 impl Access {
-    /// Returns the address of the first of some elements. Fails if it is not aligned for all of them together.
+    /// Returns the address of the first element. Fails if it is not a multiple of the size of all elements together.
     fn start(&self, registers: &[u64], elements: usize) -> Result<u64, Trap> {
         let start = self.address.sum(registers) & self.mask;
         match start & ((self.element.bytes() * elements) as u64 - 1) {
@@ -284,7 +286,7 @@ struct Memory<'a, 'm, M> {
 }
 
 impl<M: GlobalMemory> Memory<'_, '_, M> {
-    /// Returns the memory at an address outside of global memory.
+    /// Returns the bytes at an address of shared memory, local memory or the memory for `grid.sync()`.
     fn bytes(&mut self, access: &Access, address: u64) -> Result<&mut [u8], Fault> {
         let mut offset = (address & !WINDOWS) as usize;
         let is_shared = access.space == Space::Shared || address & SHARED_WINDOW != 0;
@@ -342,7 +344,7 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
 
 fn little_endian(bytes: &[u8]) -> u64 {
     if let Ok(word) = bytes.try_into() {
-        return u32::from_le_bytes(word).into(); // The most frequent size.
+        return u32::from_le_bytes(word).into(); // Most numbers have 4 bytes.
     }
     let mut number = 0;
     for byte in bytes.iter().rev() {

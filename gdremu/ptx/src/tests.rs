@@ -1,4 +1,4 @@
-//! Runs GPU kernels on a memory of 1024 words at address [`BASE`].
+//! Tests that run GPU kernels on a memory of 1024 words at address [`BASE`].
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -126,7 +126,7 @@ fn instructions_compute_what_ptx_says() {
         ("bfi.b32 %r1, %r0, 0x1234, 28, 8;", 0xff, 0xf000_1234),
         ("bfi.b32 %r1, %r0, 0x1234, 200, 8;", 0xff, 0x1234),
         ("bfi.b32 %r1, %r0, 0x1234, 8, 0;", 0xff, 0x1234),
-        // An address has the same number of bits as its register.
+        // An address in a register of 32 bits has 32 bits, so `%r2+8` wraps around.
         (".shared .b32 s; add.u32 %r2, s, -8; st.shared.u32 [%r2+8], 7; ld.shared.u32 %r1, [s];", 0, 7),
         ("mov.b64 %d1, memory; add.s64 %d1, %d1, 4; ld.param.u32 %r1, [%d1+4];", 9, 9),
     ] {
@@ -214,7 +214,7 @@ fn memory_for_the_barrier_of_a_grid_is_for_cooperative_launches() {
 
 #[test]
 fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
-    // Counts the threads that run at the same time, the most of them, and all of them.
+    // Counts the running threads, the most threads that have run at the same time, and all threads.
     let body = "atom.global.add.u32 %r1, [%d0], 1; add.u32 %r1, %r1, 1;\n\
                 red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
                 delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
@@ -230,7 +230,7 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
     assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
 }
 
-/// Returns the value that the last of all threads finds in a special register.
+/// Returns the value that the last thread of the last block finds in a special register.
 fn special_value(special: &str) -> u32 {
     let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
     memory_of(&Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) }).words[0]
@@ -265,7 +265,7 @@ fn shared_memory_is_that_of_the_variables_in_use() {
         "st.shared.u32 [added], 7; st.shared.u32 [used], 5; ld.shared.u32 %r1, [added]; st.global.u32 [%d0], %r1;";
     let kernel = kernel(&text(body).replace(".visible", declared), "test").unwrap();
     assert_eq!(kernel.shared, 40);
-    // The shared memory of the launch is behind that of the variables.
+    // The shared memory that the launch adds is behind the variables.
     assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 

@@ -18,7 +18,7 @@ impl fmt::Display for ParseError {
 
 pub(super) type Result<T = ()> = std::result::Result<T, ParseError>;
 
-/// The tokens of a text, and how many of them have been taken.
+/// The tokens of a text, and the number of tokens that have been taken.
 pub(super) struct Tokens<'a> {
     tokens: Vec<(&'a str, u32)>,
     taken: usize,
@@ -87,7 +87,8 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes the rest of the line of text that the token taken last is in. Directives without a `;` end there.
+    /// Takes all other tokens of the line that the last taken token is in. Directives without a `;` end with their
+    /// line.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
         while let Some((_, next)) = self.tokens.get(self.taken)
@@ -100,7 +101,7 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// Takes a declaration, which ends with `;` or with the `}` of its `{`. Returns the position behind it.
+    /// Takes a declaration, which ends with `;` or with the `}` that matches its `{`. Returns the position behind it.
     pub(super) fn skip_declaration(&mut self) -> Result<usize> {
         let mut depth = 0;
         loop {
@@ -114,7 +115,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Counts the elements in the braces that follow. Without braces there is one.
+    /// Counts the elements in the braces that follow. Without braces, there is one element.
     pub(super) fn elements(&self) -> u32 {
         let mut count = 1;
         if self.peek() == Some("{") {
@@ -125,7 +126,7 @@ impl<'a> Tokens<'a> {
         count
     }
 
-    /// Returns the function of the next call. The token taken last may be its `call`.
+    /// Returns the name of the function in the next call. The last taken token may be the `call`.
     pub(super) fn callee(&mut self) -> Result<&'a str> {
         self.taken -= 1;
         while !self.take()?.starts_with("call") {}
@@ -144,7 +145,7 @@ impl<'a> Tokens<'a> {
         self.taken = position;
     }
 
-    /// Returns the number of the line of the token taken last.
+    /// Returns the number of the line that the last taken token is in.
     pub(super) fn line(&self) -> u32 {
         match self.taken {
             0 => 1,
