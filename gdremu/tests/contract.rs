@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use common::{GDREMU, gdremu, runtime};
 
-/// Builds the C program, once.
+/// Builds the C program of the contract once, and returns its path.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -23,7 +23,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// Profiles, with the implementation that each counts as, and the least number of cases that must run.
+/// The profiles, each with the name of its implementation in the contract, and the least number of cases that must run.
 const PROFILES: &[(&str, &str, usize)] = &[
     ("default", "gdremu", 63),
     ("traditional", "gdremu", 61),

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::{PLAIN, SANITIZED};
 
-/// Declares tests. Each runs programs, plain and with sanitizers.
+/// Declares tests. Each test runs its programs in a plain build and in a build with sanitizers.
 macro_rules! tests {
     ($($name:ident: $($run:literal),*;)*) => {$(
         #[test]
@@ -111,7 +111,7 @@ fn gpu_kernels_that_run_long_are_reported_once() {
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
     assert!(line.starts_with("gdremu: GPU kernels have run for 10 s") && line.contains("GPU kernel wait "), "{line}");
-    drop(gdremu.stdin.take()); // This ends the GPU kernel.
+    drop(gdremu.stdin.take()); // The program ends the GPU kernel when its stdin ends.
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");

@@ -1,4 +1,4 @@
-/* cuMemAlloc, copies, fills, host memory, their effects and their limits. */
+/* Tests of cuMemAlloc, copies, fills and host memory. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -120,7 +120,7 @@ GPU_TEST(host_memory)
     CHECK(void_host == NULL);
     CUDA(cuMemFreeHost(NULL));
 
-    /* CUDA may access the memory only as the program may. */
+    /* CUDA refuses to register memory for accesses that the program may not make. */
     host = mmap(NULL, sizeof own, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(host != MAP_FAILED);
     CHECK_EQUAL(cuMemHostRegister(host, 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -139,7 +139,7 @@ GPU_TEST(host_memory)
     CUDA(cuMemFree(a));
 }
 
-/* Stream-ordered allocation. An argument says that the GPUs have no pools. */
+/* Tests stream-ordered allocation. If the program has an argument, the GPUs have no memory pools. */
 GPU_TEST(pools)
 {
     int present = arguments[0] == NULL;
@@ -150,7 +150,7 @@ GPU_TEST(pools)
         CHECK_EQUAL(cuMemAllocAsync(&a, 100, NULL), CUDA_ERROR_NOT_SUPPORTED);
         return;
     }
-    allocated(1000); /* This is not in a block with pool memory. */
+    allocated(1000); /* This buffer is not in a block with pool memory. */
     CUDA(cuMemAllocAsync(&a, 1000, NULL));
     CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
     CHECK(pointer_attribute(a, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) != 0);

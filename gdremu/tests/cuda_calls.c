@@ -1,8 +1,8 @@
-/* Calls with injected faults, calls that gdremu does not have, and calls of forked children. */
+/* Tests of calls with injected faults, calls that gdremu does not have, and calls of forked children. */
 #include "cuda_values.h"
 #include "tests.h"
 
-/* The second cuMemAlloc fails, every cuMemFree from the second on, and every cuDriverGetVersion. */
+/* The options make the second cuMemAlloc fail, every cuMemFree from the second on, and every cuDriverGetVersion. */
 GPU_TEST(faults)
 {
     int version;

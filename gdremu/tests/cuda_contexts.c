@@ -1,4 +1,4 @@
-/* Contexts: the current one of each thread, the objects that end with a context, and how long primary contexts live. */
+/* Tests of contexts: the current one of each thread, the objects that end with a context, and primary contexts. */
 
 #include "cuda_values.h"
 #include "tests.h"
@@ -11,7 +11,7 @@ static CUcontext current(void)
     return context;
 }
 
-/* cuda_driver.h has what the C library's tests need. */
+/* cuda_driver.h declares only the functions that the C library's tests need. */
 CUresult cuCtxGetExecAffinity(unsigned int *parameter, int type);
 
 /* DPDK looks this function up, and uses no GPU without it. */
@@ -178,7 +178,7 @@ TEST(primary)
     CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 
-    /* A reset leaves the primary context retained as often as before, as on an H200. */
+    /* A reset does not change the number of retains of the primary context, as on an H200. */
     CUDA(cuDevicePrimaryCtxRetain(&first, 0));
     CUDA(cuDevicePrimaryCtxRelease(0));
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));

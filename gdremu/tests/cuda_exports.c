@@ -1,4 +1,4 @@
-/* GPU memory as dma-bufs that can be mapped. The library's tests have profiles without such dma-bufs. */
+/* Tests of GPU memory as dma-bufs that can be mapped. The library's tests have profiles without such dma-bufs. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -63,14 +63,14 @@ GPU_TEST(keeps_memory_alive)
     unmap(start, BLOCK / 2);
     CHECK_EQUAL(start[BLOCK - 1], 9);
     CHECK_EQUAL(free_bytes(), before - BLOCK);
-    /* Another mapping replaces the rest. */
+    /* Another mapping replaces the rest of the dma-buf's mapping. */
     char *rest = mmap((char *)start + BLOCK / 2, BLOCK / 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     CHECK_EQUAL(rest, (char *)start + BLOCK / 2);
     CHECK_EQUAL(free_bytes(), before);
     CHECK_EQUAL(munmap(rest, BLOCK / 2), 0);
 }
 
-/* Small buffers share a block, so a range that is exported need only touch one of them, as on an H200. */
+/* Small buffers share a block. As on an H200, a range can be exported if one live buffer has a byte in it. */
 GPU_TEST(reaches_beyond_its_buffer)
 {
     CUdeviceptr first = allocated(100), second = allocated(PAGE);

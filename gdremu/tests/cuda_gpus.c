@@ -1,8 +1,8 @@
-/* Several GPUs, each with its own memory, copies between them, and GPU kernels that store to memory of another GPU. */
+/* Tests of several GPUs: their memory, copies between them, and GPU kernels that store to memory of another GPU. */
 #include "cuda_values.h"
 #include "tests.h"
 
-/* With CUDA_VISIBLE_DEVICES=2,0,7,1 the program sees the third GPU, then the first. With "" it sees none. */
+/* With CUDA_VISIBLE_DEVICES=2,0,7,1 the program sees the third GPU, then the first. With "" it sees no GPU. */
 TEST(visible)
 {
     char id[16];
@@ -51,7 +51,8 @@ TEST(three)
     CHECK_STRING(in, "abc");
 }
 
-/* The accesses to VMM memory of GPU 0 for a GPU kernel on GPU 1. After these steps, it stores to a buffer. */
+/* The accesses that GPU 1 has to VMM (virtual memory management) memory of GPU 0, one per step. In the step after
+   them, the memory is a buffer of cuMemAlloc. In each step, a GPU kernel on GPU 1 stores to the memory. */
 static const CUmemAccess_flags given[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
                                           CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 enum { WRITABLE = 2, BUFFER };
@@ -72,7 +73,7 @@ static void store_to_next(void)
     CHECK_EQUAL(cuCtxSynchronize(), next == WRITABLE ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* Each step has a process of its own, because CUDA fails in a process after an illegal address. */
+/* Each step runs in a process of its own, because CUDA fails in a process after an illegal address. */
 TEST(memory_of_another)
 {
     for (next = 0; next <= BUFFER; next++)

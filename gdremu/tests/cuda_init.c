@@ -1,4 +1,4 @@
-/* Functions that work before cuInit, devices and their facts, errors, entry points by name. */
+/* Tests of functions that work before cuInit, devices and their attributes, errors, and cuGetProcAddress. */
 #include "cuda_values.h"
 #include "tests.h"
 
@@ -50,7 +50,7 @@ GPU_TEST(devices)
     CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1), CUDA_ERROR_INVALID_DEVICE);
 }
 
-/* An H200 with driver 580 has these attributes and no others. */
+/* An H200 with driver 580 has the attributes 1 to 147 and no others. */
 GPU_TEST(attributes_of_cuda_13_0)
 {
     int value;
@@ -98,7 +98,7 @@ GPU_TEST(entry_points)
     CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     if (arguments[0] != NULL)
         CHECK_EQUAL(((CUresult(*)(const void **, const void *))function)(NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
-    /* Version 1 of cuGetProcAddress takes no status. */
+    /* Version 1 of cuGetProcAddress, which CUDA 11 has, takes no status. */
     CUDA(cuGetProcAddress("cuGetProcAddress", &first, 11080, 0, NULL));
     CUDA(cuGetProcAddress("cuGetProcAddress", &function, 12000, 0, NULL));
     CHECK(first != function && function == (void *)(uintptr_t)cuGetProcAddress);

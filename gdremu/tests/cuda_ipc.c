@@ -1,4 +1,4 @@
-/* Memory for other processes. The expected results are those of NVIDIA's driver 580 on an H200. */
+/* Tests of memory that processes share. The expected results are those of NVIDIA's driver 580 on an H200. */
 #include "cuda_values.h"
 
 typedef struct {
@@ -31,7 +31,7 @@ static void import(void)
     close(ends[1]);
     CHECK_EQUAL(read(ends[0], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     gpu_start(0);
-    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* freed */
+    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* The buffer is freed. */
     CHECK_EQUAL(read(ends[0], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(read(ends[0], &id, sizeof(id)), (ssize_t)sizeof(id));
     CHECK(pointer_attribute(allocated(1), 7 /* BUFFER_ID */) != id);
@@ -76,7 +76,7 @@ static void two_processes_share_a_buffer(pid_t child, CUdeviceptr buffer)
     uint64_t id = pointer_attribute(buffer, 7 /* BUFFER_ID */);
     CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(write(ends[1], &id, sizeof(id)), (ssize_t)sizeof(id));
-    /* WNOWAIT keeps the ended child, so no other process gets its id. */
+    /* WNOWAIT keeps the ended child's process id, so no other process gets this id. */
     CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
     CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
     CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
@@ -88,9 +88,9 @@ int main(void)
     handle_t handle, other;
 
     CHECK_EQUAL(pipe(ends), 0);
-    pid_t child = start_child(import); /* The child must not inherit CUDA. */
+    pid_t child = start_child(import); /* A child that is forked after cuInit cannot use CUDA. */
     gpu_start(0);
-    allocated(1); /* Now `buffer` does not start its block. */
+    allocated(1); /* This buffer comes first, so `buffer` does not start the block. */
     CUdeviceptr buffer = allocated(SIZE);
     CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 
@@ -107,7 +107,7 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(child, buffer);
-    /* The handle seems to be from the other process, which has ended. */
+    /* The handle now names the child's process, which has ended. */
     uint64_t ended = (uint64_t)child;
     memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);

@@ -1,4 +1,4 @@
-/* The results of GPU kernels, their communication with the CPU while they run, and the order of later work. */
+/* Tests of the results of GPU kernels, their communication with the CPU, and the order of later work. */
 #include "cuda_values.h"
 #include "tests.h"
 
@@ -27,7 +27,7 @@ static const char kernels_ptx[] = PTX(
     "    st.volatile.global.u32 [%begun], 1;\n"
     "    bra again;\n"
     "}\n"
-    /* Stores the value to the word, whatever is mapped at its address. */
+    /* Stores the value at the address of the word, whatever is mapped there. */
     ".visible .entry poke(.param .u64 word, .param .u32 value)\n"
     "{\n"
     "    .reg .u32 %r; .reg .u64 %d;\n"
@@ -52,7 +52,8 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* GPU kernels of the current context, loaded once, since NVIDIA's driver may wait for running kernels to load one. */
+/* The module with the GPU kernels of the current context. It is loaded once, because NVIDIA's driver may wait for
+   running GPU kernels when it loads a module. */
 static CUmodule loaded;
 
 static void load(void)
@@ -124,7 +125,7 @@ static void modules(void)
     CHECK_EQUAL(function, again);
 }
 
-/* The results are those of an H200, which has 132 multiprocessors. */
+/* The expected results are those of an H200, which has 132 multiprocessors. */
 static void occupancy(CUfunction function)
 {
     static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},
@@ -159,7 +160,7 @@ static void launch_limits(void)
                     CUDA_ERROR_INVALID_VALUE);
     }
     CHECK_EQUAL(launched(NULL, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
-    /* A GPU can run these, but the interpreter cannot. */
+    /* A GPU can run these launches, but gdremu's interpreter cannot. */
     CHECK_EQUAL(launched(kernel("root"), NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuLaunchKernel(forever, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_NOT_SUPPORTED);
 }
@@ -192,7 +193,8 @@ static void order(void)
     CUDA(cuEventQuery(before));
     CHECK_EQUAL(cuEventQuery(after), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_ERROR_NOT_READY);
-    /* The default stream waits for the stream. A non-blocking stream does so only if it waits for the event. */
+    /* The default stream waits for `stream`. A non-blocking stream has work to wait for only after it waits for the
+       event. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuStreamQuery(independent));
     CUDA(cuStreamWaitEvent(independent, before, 0));
@@ -217,7 +219,7 @@ static void order(void)
     CUDA(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     CUDA(cuMemcpyAsync((uintptr_t)elsewhere, (uintptr_t)&pageable, 4, stream));
-    pageable = 0; /* The copy has read its source when it was called. */
+    pageable = 0; /* The copy has already read its source, which is pageable memory. */
     CUDA(cuMemsetD8Async((uintptr_t)elsewhere + 4, 9, 1, independent));
     CUDA(cuStreamSynchronize(independent));
     CHECK(elsewhere[0] == 0 && elsewhere[1] == 9 && *result == 0);
@@ -270,7 +272,8 @@ static CUdeviceptr read_only(void)
     return created(mapped, 0, &access, 1);
 }
 
-/* The index of the next address to which no GPU kernel may write a word. */
+/* The index of the address to which the next child writes a word. A GPU kernel may not write to any of the
+   addresses. */
 static size_t next;
 
 static void write_to_next(void)
@@ -293,7 +296,7 @@ static void await_kernel(const volatile uint32_t *begun)
         ;
 }
 
-/* An unmap does not wait, and the GPU kernel that reads the memory fails. */
+/* cuMemUnmap does not wait for the GPU kernel that reads the memory, and this GPU kernel fails. */
 static void unmapped_in_use(void)
 {
     gpu_start(0);
@@ -324,7 +327,7 @@ static void endless(void)
     CUmodule others = loaded;
 
     CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* The kernel is in the other context. */
+    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* `forever` is in the other context. */
     load();
     volatile uint32_t *word = host_word();
     volatile uint32_t *begun = host_word();
@@ -334,13 +337,13 @@ static void endless(void)
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuCtxDestroy(context));
     CHECK_EQUAL(calls, 0);
-    CUDA(cuCtxSynchronize()); /* The context below on the stack is idle. */
+    CUDA(cuCtxSynchronize()); /* The context that is current again is idle. */
     loaded = others;
 }
 
 TEST(communication)
 {
-    /* The children run before this process calls cuInit. */
+    /* The children run before this process calls cuInit, because they could not use CUDA after it. */
     for (next = 0; next < 6; next++)
         in_child(write_to_next);
     in_child(unmapped_in_use);
@@ -370,8 +373,8 @@ TEST(long_run)
     CUDA(cuCtxSynchronize());
 }
 
-/* Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
-   second argument, a forked child launches it. */
+/* Launches, twice, a GPU kernel that the emulated GPU refuses, and exits with the status of the first argument. With
+   a second argument, a forked child launches the GPU kernel. */
 TEST(refused)
 {
     const char *status = arguments[0];

@@ -1,4 +1,4 @@
-/* Dma-bufs in processes that did not export them behave as those of Linux. */
+/* Tests of dma-bufs in processes that did not export them. They behave as dma-bufs of Linux. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ static int exported_part(CUdeviceptr *buffer)
     return exported(*buffer + PAGE, SIZE);
 }
 
-/* Sends the descriptor itself, and its number. */
+/* Sends the descriptor itself, and then its number. */
 static void send_both(int fd)
 {
     CHECK(send_descriptor(sockets[1], fd));
@@ -36,7 +36,7 @@ static void start_exporter(void (*part)(void))
     close(sockets[1]);
 }
 
-/* Gets a descriptor of another process in three ways. */
+/* Gets a descriptor of another process by three methods: over a socket, from /proc, and by pidfd_getfd. */
 static void receive(int received[3])
 {
     char path[64];
@@ -91,7 +91,7 @@ TEST(outlives_its_exporter)
         CHECK_EQUAL(munmap((void *)views[i], SIZE), 0);
 }
 
-/* Each step leaves the receiver with fewer uses of the dma-buf. */
+/* In each step, the receiver has fewer uses of the dma-buf than before. */
 static void memory_returns_with_the_last_use(void)
 {
     gpu_start(0);

@@ -1,4 +1,4 @@
-/* Streams, events and host functions, without GPU kernels. */
+/* Tests of streams, events and host functions, without GPU kernels. */
 #include <stdatomic.h>
 
 #include "cuda_values.h"
@@ -41,12 +41,13 @@ static void wait_until_released(void *result)
 
 static void *release(void *unused)
 {
-    usleep(50000); /* A call that does not wait has time to return. */
+    usleep(50000); /* Within this time, a call that does not wait returns. */
     released = 1;
     return unused;
 }
 
-/* Fills memory behind the work of another stream. The fill waits for itself only with SYNC_MEMOPS. */
+/* Fills memory while another stream has work that is not done. Only with SYNC_MEMOPS does the call wait for its
+   fill. */
 static void check_memset(CUdeviceptr buffer, int waits)
 {
     CUresult result = CUDA_SUCCESS;
@@ -119,7 +120,7 @@ GPU_TEST(events)
     CHECK_EQUAL(cuEventDestroy(start), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* Begins a capture, in which a call must fail with this error. The call makes the capture invalid. */
+/* Begins a capture, in which a call must fail with this error and make the capture invalid. */
 #define CHECK_CAPTURE(stream, mode, call, error)                                                                       \
     do {                                                                                                               \
         CUDA(cuStreamBeginCapture(stream, mode));                                                                      \
@@ -139,8 +140,8 @@ static int capture_status(CUstream stream)
     return status;
 }
 
-/* The modes of a capture and of the thread decide which calls endanger it. Work of the stream itself is not captured,
-   and work of the default stream would wait for a blocking stream. */
+/* The modes of a capture and of the thread decide which calls make the capture invalid. Work of the capturing stream
+   always does, because it is not captured. So does work of the default stream, which would wait for the stream. */
 GPU_TEST(captures)
 {
     enum { IMPLICIT = 906, UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED };

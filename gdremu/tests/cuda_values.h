@@ -1,4 +1,4 @@
-/* Gets memory and values from CUDA by calls that must succeed. */
+/* Functions that get memory and values from CUDA, by calls that must succeed. */
 #ifndef CUDA_VALUES_H
 #define CUDA_VALUES_H
 
@@ -12,7 +12,8 @@ static inline CUdeviceptr allocated(size_t size)
     return address;
 }
 
-/* Maps memory of GPU 0 from cuMemCreate. GPUs may access it as listed, and `rdma` makes it GPUDirect capable. */
+/* Maps memory of GPU 0 from cuMemCreate. `access` lists how GPUs may access it, and `rdma` makes it GPUDirect
+   capable. */
 static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAccessDesc *access, size_t count)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -28,7 +29,7 @@ static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAc
     return address;
 }
 
-/* Exports memory as a dma-buf. */
+/* Exports memory as a dma-buf, and returns the descriptor. */
 static inline int exported(CUdeviceptr address, size_t size)
 {
     int fd;

@@ -1,4 +1,4 @@
-/* Virtual memory management: one object at two addresses, two adjacent objects, and all refusals. */
+/* Tests of virtual memory management: one object at two addresses, two adjacent objects, and all refusals. */
 #include "cuda_values.h"
 #include "tests.h"
 
@@ -47,7 +47,7 @@ GPU_TEST(life)
     CUDA(cuMemGetAddressRange(&base, &size, address + BLOCK + 1));
     CHECK(base == address && size == 2 * BLOCK);
 
-    /* The same memory at a second address, beside another object, and after its handle is gone. */
+    /* Maps the same memory at a second address and beside another object, and uses it after its handle is released. */
     CUDA(cuMemCreate(&again, BLOCK, &wanted, 0));
     CUDA(cuMemMap(address + 2 * BLOCK, BLOCK, 0, again, 0));
     CUDA(cuMemRelease(again));
@@ -76,7 +76,7 @@ GPU_TEST(life)
     CUDA(cuMemAddressFree(second, 2 * BLOCK));
     CUDA(cuMemUnmap(address, 3 * BLOCK));
     CUDA(cuMemAddressFree(address, 4 * BLOCK));
-    /* A free hint becomes the address. */
+    /* A hint becomes the address if the addresses there are free. */
     CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));
     CHECK_EQUAL(second, address + BLOCK);
     CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));
@@ -108,7 +108,8 @@ GPU_TEST(refusals)
     CHECK_EQUAL(cuMemMap(address, BLOCK, BLOCK, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(cuMemMap(address, 2 * BLOCK, 0, handle + 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemMap(address + BLOCK / 2, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemMap(address + 2 * BLOCK, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE); /* partly reserved */
+    /* Only half of this range is reserved. */
+    CHECK_EQUAL(cuMemMap(address + 2 * BLOCK, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
     CHECK_EQUAL(cuMemMap(address, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
 }

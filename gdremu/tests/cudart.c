@@ -1,4 +1,4 @@
-/* The CUDA runtime, in a program that is linked with NVIDIA's libcudart, whose symbols have versions. */
+/* Tests of the CUDA runtime. The program is linked with NVIDIA's libcudart, whose symbols have versions. */
 #define _GNU_SOURCE
 #include "cuda_values.h"
 #include "tests.h"
@@ -11,7 +11,7 @@
 
 #define CUDART(call) CHECK_EQUAL(call, cudaSuccess)
 
-/* Returns the value that a function returns through a pointer. */
+/* Calls a function, and returns the value that it stores through its pointer. */
 static int value_of(cudaError_t (*function)(int *))
 {
     int value = -7;
@@ -58,7 +58,7 @@ TEST(devices)
     CHECK_EQUAL(value, 1);
 }
 
-/* The runtime returns functions of the program's CUDA version. This function has another argument since 13.0. */
+/* The runtime returns functions of the program's CUDA version. cuCtxGetDevice has another argument since 13.0. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
@@ -190,7 +190,7 @@ static void wait_until_released(void *unused)
         usleep(1000);
 }
 
-/* Work that is not finished does not change the last error. */
+/* An error that reports unfinished work does not change the last error. */
 TEST(streams)
 {
     cudaStream_t stream;
@@ -223,7 +223,7 @@ TEST(streams)
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidResourceHandle);
 }
 
-/* This loads the runtime by the name that programs of any version use. */
+/* Loads the runtime by the name that programs of any version use. */
 TEST(loaded)
 {
     void *runtime = dlopen("libcudart.so", RTLD_NOW);

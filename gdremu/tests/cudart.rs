@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use common::{GDREMU, compile, runtime};
 
-/// Fetches NVIDIA's libcudart out of a Python wheel, once. If that fails, prints why and returns `None`.
+/// Installs the Python wheel with NVIDIA's libcudart, once. If that fails, prints why and returns `None`.
 fn libcudart(wheel: &str, path: &str) -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel).join("installed");
     if !directory.exists() {
@@ -29,7 +29,7 @@ fn assert_all_pass(wheel: &str, path: &str) {
     let Some(libcudart) = libcudart(wheel, path) else {
         return;
     };
-    // These are NVIDIA's headers, and ours in the place of one that belongs to NVIDIA's compiler.
+    // The program includes NVIDIA's headers. Ours replaces the one that belongs to NVIDIA's compiler.
     let include = libcudart.parent().unwrap().with_file_name("include");
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cudart");
     let mut arguments = vec![libcudart.as_os_str(), runtime().as_os_str()];

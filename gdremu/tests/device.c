@@ -1,6 +1,6 @@
 /*
- * Behavior of the emulated device that the contract (gdrdrv-c/contract) and the library's tests leave open: its
- * files, its list of calls, and its options. Expected values that depend on the options are arguments.
+ * Tests of the emulated device's files, its list of calls, and its options, which the contract (gdrdrv-c/contract) and
+ * the library's tests do not test. Expected values that depend on the options are arguments.
  */
 #include "device.h"
 #include "emulator.h"
@@ -24,7 +24,7 @@ static void begin(void)
     fd = driver_open();
 }
 
-/* Pins the `n`th page of the memory. */
+/* Pins one GPU page of the memory, counted from 0. */
 static uint64_t pin_page(int n)
 {
     return pinned(fd, memory + (CUdeviceptr)n * GPU_PAGE, GPU_PAGE);
@@ -92,7 +92,7 @@ static void check_is_device(int opened)
     CHECK_EQUAL(close(opened), 0);
 }
 
-/* All calls find the device, also by relative paths. */
+/* Every call that takes a path finds the device, also by relative paths. */
 TEST(paths)
 {
     struct statx statx_status;
@@ -131,7 +131,7 @@ TEST(paths)
     CHECK_EQUAL(access("../proc/driver/gdrdrv/params", R_OK), 0);
 }
 
-/* Runs under --gdrdrv-errno EACCES. */
+/* Runs with --gdrdrv-errno EACCES, so that the device cannot be opened. */
 TEST(open_is_refused)
 {
     struct statx status;
@@ -144,7 +144,7 @@ TEST(open_is_refused)
 
 /* ---- Mappings ---- */
 
-/* A mapping can replace a reservation of the program at its address, but no other GPU memory. */
+/* A mapping of a pin can replace a reservation of the program at its address, but not other GPU memory. */
 TEST(mapping_at_a_fixed_address)
 {
     const int fixed = MAP_SHARED | MAP_FIXED;
@@ -223,7 +223,7 @@ TEST(many_threads)
     memory = gpu_memory(ALIGNED_SIZE);
     for (int i = 0; i < 4; i++)
         users[i] = start_thread(device_work, NULL);
-    /* A child that is forked between their calls can take the lock. */
+    /* A child that is forked while the threads make calls can take gdremu's lock. */
     for (int i = 0; i < 20; i++)
         in_child(use_in_a_child);
     for (int i = 0; i < 4; i++)
@@ -231,7 +231,7 @@ TEST(many_threads)
     CHECK_EQUAL(all_page_tables(), 0);
 }
 
-/* Ends with two pins, by SIGKILL or as usual. */
+/* Ends with two pins. With an argument, the process is killed. */
 TEST(leaks)
 {
     begin();
@@ -268,7 +268,7 @@ static void need_no_descriptor(void)
     CUDA(cuStreamDestroy(stream));
 }
 
-/* Runs before the first call of CUDA. */
+/* The program has no descriptor left before its first call of CUDA. */
 TEST(no_descriptor_is_left_at_first)
 {
     rlim_t usual = set_limit(RLIMIT_NOFILE, 0);
@@ -306,7 +306,7 @@ TEST(no_descriptor_is_left_beside_a_mapping)
     CUDA(allocate_and_fill());
 }
 
-/* VMM memory must be GPUDirect capable, and its GPU must be allowed to write it. */
+/* VMM (virtual memory management) memory must be GPUDirect capable, and its GPU must be allowed to write it. */
 TEST(pins_of_vmm_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
@@ -321,7 +321,7 @@ TEST(pins_of_vmm_memory)
 
 /* ---- Options ---- */
 
-/* Arguments: both attributes, and the error of a forced pin. */
+/* Arguments: the values of the two attributes, and the error of a pin with FORCE_PCIE. */
 TEST(forced_pins)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};
@@ -340,7 +340,7 @@ TEST(forced_pins)
     CHECK_EQUAL(find_emulator().pins(), expected(2) == 0);
 }
 
-/* Arguments: the sizes of pins whose end, or start and end, are within a page; 0 if they are refused. */
+/* Arguments: the size of a pin whose end is inside a GPU page, and of one whose start and end are. 0 means refused. */
 TEST(sizes)
 {
     begin();

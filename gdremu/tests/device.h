@@ -1,4 +1,4 @@
-/* Access to the emulated device by raw commands. */
+/* Helpers for tests that use the emulated device by raw commands. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Buffers of 2 MiB and more are aligned to GPU pages. */
+/* A size of buffers that are aligned to GPU pages, as all buffers of 2 MiB and more are. */
 #define ALIGNED_SIZE (2ul << 20)
 
 /* Checks that a call fails with exactly this errno. */
@@ -20,7 +20,7 @@
         CHECK_EQUAL(errno, (wanted));                                                                                  \
     } while (0)
 
-/* Allocates memory on GPU 0. Its mappings may fault. */
+/* Allocates memory on GPU 0, and handles the faults that its mappings may raise. */
 static inline CUdeviceptr gpu_memory(size_t size)
 {
     handle_faults();

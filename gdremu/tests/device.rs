@@ -119,7 +119,8 @@ fn static_programs_are_reported_and_end_where_they_load_libcuda() {
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
 }
 
-/// Hooks must not call an allocator's functions, because an allocator calls hooks while it starts.
+/// Allocators start only if hooks do not call an allocator's functions, because an allocator calls hooks while it
+/// starts.
 #[test]
 fn allocators_start_under_gdremu() {
     for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"] {
@@ -168,7 +169,7 @@ fn library_for_real_gpus_has_no_emulated_memory_from_the_start_on() {
 #[test]
 fn signals_reach_the_program() {
     runtime();
-    // The program ends, and with it gdremu, only if the signal sent to gdremu reaches it.
+    // The program, and with it gdremu, ends only if gdremu forwards the signal to the program.
     let script = "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.01; done";
     let output = gdremu(&[], "sh", &["-c", script]);
     assert_eq!(output.status.code(), Some(5));

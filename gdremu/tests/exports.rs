@@ -1,5 +1,6 @@
-//! The exports of the preload libraries. Every function begins with instructions that can be moved elsewhere by tools
-//! which hook functions in place. No function is called through an entry that such tools can write to.
+//! Tests the exports of the preload libraries. Tools that hook functions overwrite the first instructions of a function
+//! and run these elsewhere, so they must know the instructions. Others overwrite relocated function addresses, so the
+//! libraries must not call their own functions by these.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -10,10 +11,10 @@ use std::process::Command;
 
 use common::{built, exports};
 
-/// UCX replaces at most 13 bytes of a function, and can move these instructions elsewhere.
+/// The first instructions of every export. UCX replaces at most 13 bytes of a function, and can move these elsewhere.
 const MOVABLE: [&str; 3] = ["b8 00 00 00 00"; 3];
 
-/// Returns what a tool of binutils prints about a library.
+/// Runs a tool of binutils on a library, and returns what the tool prints.
 fn ask(tool: &str, options: &[&str], library: &Path) -> String {
     let output = Command::new(tool).args(options).arg(library).output();
     let output = output.expect("binutils are installed");
@@ -53,7 +54,7 @@ fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable("gdremu-cuda", &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"]);
 }
 
-/// UCX writes its own dlopen into the entries of every loaded object. That function would run under our lock.
+/// UCX replaces dlopen in the relocated addresses of every loaded object. Its dlopen would run under gdremu's lock.
 #[test]
 fn functions_of_the_nvidia_provider_can_be_hooked_and_none_uses_dlopen() {
     assert_hookable("gdremu-nvidia", &["cuMemFree_v2", "dlsym", "mmap"]);

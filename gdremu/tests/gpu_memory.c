@@ -31,7 +31,7 @@ static void check_cannot_be_pinned(CUdeviceptr address, size_t size)
     CHECK_ERROR(pin(fd, address, size, &handle), EINVAL);
 }
 
-/* Checks that both sides see what the other writes at `address`, which is mapped at `mapped`. */
+/* Checks that the CPU and the GPU see each other's writes at `address`, which is mapped at `mapped`. */
 static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
 {
     static uint32_t seed;
@@ -47,7 +47,7 @@ static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
     CHECK_EQUAL(*mapped, written);
 }
 
-/* Pins the page that a buffer starts in, and checks its first word. */
+/* Pins the page in which a buffer starts, and checks the first word of the buffer. */
 static void pinned_by_page(CUdeviceptr address)
 {
     uint64_t handle = pinned(fd, page_of(address), GPU_PAGE);
@@ -133,7 +133,7 @@ TEST(looked_up_functions)
     CHECK(dlsym(libc, "getpid") == (void *)getpid);
 }
 
-/* A pin can be inside one of two adjacent physical objects, but not in both. */
+/* A pin can be inside one of two adjacent physical objects, but cannot include parts of both. */
 TEST(objects_side_by_side)
 {
     CUmemAllocationProp prop = {0};
@@ -173,7 +173,7 @@ TEST(objects_side_by_side)
     CUDA(cuMemAddressFree(address, 4 * unit));
 }
 
-/* This frees part of a block. The contract only frees whole blocks. */
+/* Frees a buffer that is only part of a block. The contract only frees whole blocks. */
 TEST(part_of_a_block_freed_under_a_pin)
 {
     begin();

@@ -81,7 +81,7 @@ fn launches_have_attributes_and_grids_have_barriers() {
     }
 }
 
-/// Asserts that each GPU kernel of `refused.cu` that is not run is named once, with a reason.
+/// Asserts that gdremu has printed, once for each of these GPU kernels, that it is not run and why.
 fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     for (kernel, reason) in kernels {

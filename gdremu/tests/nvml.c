@@ -62,7 +62,7 @@ static void links_are_those_of_the_platform(device_t device)
 
     CHECK_EQUAL(NVML(nvmlDeviceGetFieldValues)(device, 2, fields), 0);
     CHECK(fields[0].status == NOT_SUPPORTED && fields[1].id == 170);
-    CHECK_EQUAL(fields[1].status, device_attribute(0, 86 /* atomics, as over C2C links */) ? 0 : NOT_SUPPORTED);
+    CHECK_EQUAL(fields[1].status, device_attribute(0, 86 /* HOST_NATIVE_ATOMIC_SUPPORTED */) ? 0 : NOT_SUPPORTED);
     CHECK(fields[1].status != 0 || (fields[1].type == 1 && fields[1].value == 10));
     CHECK_EQUAL(NVML(nvmlDeviceGetNvLinkRemotePciInfo_v2)(device, 0, &pci), NOT_SUPPORTED);
     memset(fabric, 0xff, sizeof(fabric));

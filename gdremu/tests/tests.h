@@ -1,4 +1,5 @@
-/* `program NAME [ARGUMENT ...]` runs one of several tests. `program` runs all, each in a process of its own. */
+/* The main function of programs with several tests. `program NAME [ARGUMENT ...]` runs one test. `program` runs all,
+   each in a process of its own. */
 #ifndef TESTS_H
 #define TESTS_H
 
@@ -21,7 +22,7 @@ int main(int argc, char **argv)
             continue;
         ran += passed(all_tests[i].name) == 0;
     }
-    CHECK(ran > 0); /* there is no test of that name */
+    CHECK(ran > 0); /* This fails if there is no test of that name. */
     return 0;
 }
 

@@ -1,4 +1,4 @@
-//! Starts the launcher, the libraries that it preloads, and C programs, for every end-to-end test.
+//! Builds the preload libraries and the C programs, and runs programs under gdremu, for every end-to-end test.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ pub(crate) fn runtime() -> &'static Path {
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// Makes the kit of the C tests once, and returns its library. Each test program makes its own kit.
+/// Builds the helpers of the C tests (the kit) once, and returns their library. Each test program builds its own.
 pub(crate) fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
@@ -70,7 +70,7 @@ pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl
     output
 }
 
-/// How C programs are built and run.
+/// A build of the C programs: its name and the compiler's flags.
 pub(crate) struct Build {
     pub(crate) name: &'static str,
     pub(crate) flags: &'static [&'static str],
