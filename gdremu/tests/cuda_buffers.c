@@ -113,7 +113,7 @@ GPU_TEST(host_memory)
     CHECK_EQUAL(cuMemHostUnregister(own + 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemHostUnregister(NULL), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuCtxPopCurrent(&context));
-    CUDA(cuMemHostUnregister(own)); /* This needs no context. */
+    CUDA(cuMemHostUnregister(own)); /* This call needs no context. */
     CHECK_EQUAL(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     CUDA(cuCtxPushCurrent(context));
     CUDA(cuMemHostAlloc(&void_host, 0, 0));

@@ -84,7 +84,7 @@ GPU_TEST(reaches_beyond_its_buffer)
 }
 
 /* An address can be used again when its dma-buf and its mappings are gone, as with NVIDIA's driver. UCX pins whole
-   pages of 64 KiB, and the buffer at their start must be a live one. */
+   pages of 64 KiB, for which the buffer at their start must be live. */
 GPU_TEST(closed_exports_release_their_addresses)
 {
     CUdeviceptr buffer = allocated(100);

@@ -1,4 +1,4 @@
-/* Tests of dma-bufs in processes that did not export them. They behave as dma-bufs of Linux. */
+/* Tests that dma-bufs behave as those of Linux in processes that did not export them. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

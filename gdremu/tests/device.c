@@ -321,7 +321,7 @@ TEST(pins_of_vmm_memory)
 
 /* ---- Options ---- */
 
-/* Arguments: the values of the two attributes, and the error of a pin with FORCE_PCIE. */
+/* Arguments: whether pins are persistent, whether FORCE_PCIE is known, and the error of a pin with FORCE_PCIE. */
 TEST(forced_pins)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};

@@ -43,12 +43,12 @@ macro_rules! commands {
                 match self { $(Command::$command => $number,)* }
             }
 
-            /// The name in gdrdrv's header, without its prefix.
+            /// Returns the command's name in gdrdrv's header, without its prefix.
             pub const fn name(self) -> &'static str {
                 match self { $(Command::$command => $name,)* }
             }
 
-            /// The first release that knows the command is 2.`since`.
+            /// Returns the minor version of the first release, 2.`since`, that knows the command.
             pub const fn since(self) -> u16 {
                 match self { $(Command::$command => $minor,)* }
             }
@@ -97,7 +97,7 @@ commands! {
         pin_buffer_v2 { ADDR: u64, SIZE: u64, FLAGS: u32, PAD: u32, HANDLE: u64 };
     ReqMappingType "REQ_MAPPING_TYPE" = read_write(8, POINTER), since 5,
         req_mapping_type { HANDLE: u64, MAPPING_TYPE: u32 };
-    /// The driver's version and the oldest library that it serves.
+    /// Reports the driver's version, and the oldest library version that it serves.
     GetVersion "GET_VERSION" = read_write(255, POINTER), since 0,
         get_version { GDRDRV_VERSION: u32, MINIMUM_GDR_API_VERSION: u32 };
 }
@@ -156,7 +156,7 @@ impl Argument {
 pub enum MappingType {
     None = 0,
     Wc = 1,
-    /// Cached and coherent.
+    /// The CPU caches the memory, and the caches are coherent.
     Caching = 2,
     /// Device memory in the sense of arm64.
     Device = 3,

@@ -88,7 +88,7 @@ impl Keeper {
         self.files.retain(|_, file| file.strong_count() > 0);
     }
 
-    /// Sends a dma-buf to `to`. If there is no such dma-buf, sends nothing, and the asker sees that `to` is closed.
+    /// Sends a dma-buf to `to`, or nothing if it does not exist. The process that asked then sees that `to` is closed.
     fn answer(&self, name: &OsStr, to: BorrowedFd<'_>) {
         if let Some((exported, file)) = self.kept.get(name)
             && let Ok(answer) = serde_json::to_vec(exported)

@@ -9,7 +9,7 @@ use gdremu_core::gpu::buffers::Buffer;
 use crate::cuda::{self, Cuda, Status, check_status};
 use crate::{gpus, replaced, state};
 
-/// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
+/// The CUresult CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 const NO_LIBCUDA: Status = 303;
 
 /// Runs the body of a replacement with the real functions, unless `--fault` makes this call fail.

@@ -18,15 +18,15 @@ use crate::hints::device_fds;
 use crate::next;
 use crate::system::file_status;
 
-/// A descriptor that gdremu serves.
+/// The kinds of descriptors that gdremu serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A device that this process opened.
     Device,
     /// A device that another process opened.
     Foreign,
-    /// A dma-buf that this process exported. Its memory lives until all copies of the descriptor are closed, and as
-    /// long as it is mapped.
+    /// A dma-buf that this process exported. Its memory lives as long as a copy of the descriptor is open, or the
+    /// dma-buf is mapped.
     Export(PageTableId),
     /// A dma-buf that another process exported, or this one before it executed another program.
     Received,
@@ -109,7 +109,7 @@ impl Descriptors {
     /// itself.
     pub(crate) fn hold(&self, fd: c_int) {
         if let Some((_, Kind::Export(_) | Kind::Received)) = self.find(fd) {
-            // SAFETY: a plain call on a descriptor.
+            // SAFETY: the call accesses no memory.
             unsafe { libc::flock(fd, libc::LOCK_SH) };
         }
     }

@@ -23,7 +23,7 @@ use crate::settings;
 pub struct EmulatedProcess {
     pub config: &'static Config,
     pub driver: Driver,
-    /// Emulated GPUs, until the library for real ones puts its own here.
+    /// The GPUs. They are emulated until the library for real GPUs replaces them.
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
@@ -243,7 +243,7 @@ impl EmulatedProcess {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
     }
 
-    /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
+    /// Records that a GPU kernel is not run. Returns whether this was not recorded in this process before.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
         self.config.session.record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())

@@ -1,4 +1,5 @@
-//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount. Each is a file of its own, which a read renews.
+//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount. Each has a file of its own. gdremu renews the
+//! number in the file before a read from its start.
 
 use std::ffi::c_int;
 

@@ -88,7 +88,7 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Makes forks safe. Called when the library is loaded.
+/// Registers functions that hold the locks during a fork. This is called when the library is loaded.
 pub(crate) fn watch_forks() {
     // SAFETY: the handlers live as long as this library, which is never unloaded.
     unsafe {

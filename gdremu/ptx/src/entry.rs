@@ -21,7 +21,7 @@ const ALWAYS: (Register, u64) = (ZERO, 0);
 #[derive(Default)]
 struct Scope<'a> {
     names: Names<'a>,
-    /// Branches whose target is not known yet, by their index in the code and the label.
+    /// The branches whose target is not known yet: their indices in the code, and their labels.
     branches: Vec<(usize, &'a str)>,
 }
 

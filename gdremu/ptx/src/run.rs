@@ -98,9 +98,9 @@ struct GridMemory<'a, M> {
 struct Block {
     index: u64,
     threads: Vec<Thread>,
-    /// Threads that can run.
+    /// The indices of the threads that can run.
     ready: Vec<usize>,
-    /// Threads that wait at the barrier of the block.
+    /// The indices of the threads that wait at the barrier of the block.
     waiting: Vec<usize>,
     live: usize,
     shared: Vec<u8>,

@@ -3,7 +3,7 @@
 
 use crate::gpu::Shared;
 
-/// CUmemLocation. If `kind` is [`LOCATION_DEVICE`], `id` is the ordinal of a device.
+/// A CUmemLocation. If `kind` is [`LOCATION_DEVICE`], `id` is the ordinal of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Location {

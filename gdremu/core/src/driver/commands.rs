@@ -107,7 +107,7 @@ impl Call<'_> {
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / page_size() as u64;
-        // Before 2.4, a pin of less than a CPU page does not count, so the next pin has the same handle.
+        // Handles advance by CPU pages. Before 2.4, a pin of less than a page has the same handle as the next pin.
         let handle = self.pins.take_handle(if config.since(4) { pages.max(1) } else { pages });
         self.pins.list.push(Pin {
             handle,

@@ -30,7 +30,7 @@ pub(super) struct Mapping {
     pub(super) mapping_type: MappingType,
     pub(super) addr: usize,
     pub(super) len: usize,
-    /// The number of the mmap call that made this mapping. A range that is left of an earlier mapping has another one.
+    /// The number of the mmap call that made this mapping. A range that remains of an earlier one has another number.
     pub(super) origin: u64,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     Ok(out_of_the_way(file))
 }
 
-/// Moves the file to a descriptor number of [`FIRST_DESCRIPTOR`] or higher, if one is free.
+/// Moves the file to a descriptor number of `FIRST_DESCRIPTOR` or higher, if one is free.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: fcntl has no preconditions here, and no other code owns the descriptor that it returns.
     unsafe {

@@ -12,8 +12,8 @@
 //!     backing         where that memory is: a memfd per GPU
 //!       emugpu        or in the test kernel's emugpu module
 //!   pci               where emulated GPUs are on the bus
-//!   buffers           cuMemAlloc'ed buffers; small ones share a block
-//!   mmap              the calls that make memory appear and fault
+//!   buffers           the buffers of cuMemAlloc; small ones share a block
+//!   mmap              the calls that map, reserve and unmap memory
 //! ```
 
 pub mod address_space;

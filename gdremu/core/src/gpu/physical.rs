@@ -35,7 +35,7 @@ pub struct ObjectId(pub u64);
 pub struct Run {
     pub gpu: usize,
     pub object: ObjectId,
-    /// Offset from the start of the GPU's memory.
+    /// The offset from the start of the GPU's memory.
     pub offset: u64,
     pub len: u64,
 }
@@ -43,7 +43,7 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub struct Object {
     pub gpu: usize,
-    /// Offset from the start of the GPU's memory.
+    /// The offset from the start of the GPU's memory.
     pub start: u64,
     pub len: u64,
     /// True if the memory can be pinned for other devices, and mapped by the CPU over BAR1.

@@ -50,7 +50,7 @@ const VALUES: [i32; 147] = [
     32768, 2048, 1, 32768, 32768, 8192, 8192, 32768, // 42: textures
     0, 32,                          // 50: PCI domain, texture pitch alignment
     32768, 32768, 2046, 32768, 131_072, 65536, 16384, 16384, 16384, 32768, 2048, // 52: textures, surfaces
-    32768, 32768, 2048, 32768, 32768, 2046, 1 << 28, 131_072, 65000, 2_097_120, 32768, 32768, // 63: the same
+    32768, 32768, 2048, 32768, 32768, 2046, 1 << 28, 131_072, 65000, 2_097_120, 32768, 32768, // 63: textures, surfaces
     9, 0, 32768, 1, 1, 1,           // 75: compute capability, texture, stream priorities, L1 caches
     228 << 10, 65536, 1, 0, 0,      // 81: shared memory and registers per multiprocessor, MANAGED_MEMORY, boards
     0, 2, 0, 1, 1, 1,               // 86: coherence, FP64 ratio, coherence, managed access, preemption, host pointers

@@ -47,7 +47,7 @@ fn is_alive(buffer: &IpcHandle, file: &File) -> bool {
 }
 
 pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u64> {
-    /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+    /// The flag CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
     const LAZY_PEER_ACCESS: u32 = 1;
 
     ensure(flags == LAZY_PEER_ACCESS && handle.process != 0, Error::INVALID_VALUE)?;

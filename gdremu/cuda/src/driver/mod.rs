@@ -1,11 +1,11 @@
 //! A stand-in for libcuda.so.1, the driver API over the emulated GPUs.
 //!
 //! ```text
-//! entry_points   the exported functions: their arguments, how they begin, and the bodies of a few lines
-//!   entry        how they begin: errors and panics become CUresults
+//! entry_points   the exported functions: their arguments, preconditions, and bodies of a few lines
+//!   entry        checks preconditions, and turns errors and panics into CUresults
 //!   device context buffer host copy vmm pointer stream capture module ipc kernel kernel_memory export
-//!   proc_address   one topic each: what the bodies need
-//!     work       runs the work of streams behind GPU kernels
+//!   proc_address   one topic each: longer bodies, and what the bodies need
+//!     work       runs the work of streams in their order
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
 //! ```
 

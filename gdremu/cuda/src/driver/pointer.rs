@@ -24,7 +24,7 @@ const DEVICE_ORDINAL: u32 = 9;
 /// Attributes whose values have 4 bytes. The values of others have 8 bytes.
 const SHORT: [u32; 7] = [2, SYNC_MEMOPS, 8, DEVICE_ORDINAL, 10, 15, 16];
 
-/// CU_DEVICE_INVALID.
+/// The value of CU_DEVICE_INVALID.
 pub(super) const NO_DEVICE: i32 = -2;
 
 /// Memory that CUDA knows.
@@ -89,10 +89,11 @@ fn value(state: &State, attribute: u32, address: u64) -> Result<u64> {
         (4, _) => address,                                        // HOST_POINTER
         (8, Host(range)) => (range.kind == Kind::Managed).into(), // IS_MANAGED
         (DEVICE_ORDINAL, Host(range)) => gpus::ordinal(range.gpu) as u64,
-        (10 | 14 | 15 | 17, _) => 0, // no IPC, ALLOWED_HANDLE_TYPES, GPUDirect RDMA, MEMPOOL_HANDLE
+        // IS_LEGACY_CUDA_IPC_CAPABLE, ALLOWED_HANDLE_TYPES, IS_GPU_DIRECT_RDMA_CAPABLE and MEMPOOL_HANDLE
+        (10 | 14 | 15 | 17, _) => 0,
         (11, Host(range)) => range.start as u64, // RANGE_START_ADDR
-        (12, Host(range)) => range.len as u64, // RANGE_SIZE
-        (16, _) => 3,                // ACCESS_FLAGS
+        (12, Host(range)) => range.len as u64,   // RANGE_SIZE
+        (16, _) => 3,                            // ACCESS_FLAGS
         _ => return Err(Error::INVALID_VALUE),
     })
 }

@@ -30,7 +30,7 @@ pub(super) fn cuStreamQuery(stream: StreamHandle) -> Result {
 
 /// Makes a stream wait for an event. An event that was never recorded counts as passed.
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
-    ensure(flags == 0, Error::INVALID_VALUE)?; // Other flags are for graphs.
+    ensure(flags == 0, Error::INVALID_VALUE)?; // Flags other than 0 are for graphs.
     let mut turn = Turn::of(stream)?;
     turn.check_capture()?;
     match find(&turn.state, event)?.pending(&turn.state.queues) {

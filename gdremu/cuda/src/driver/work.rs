@@ -196,8 +196,8 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
     CHANGED.notify_all();
 }
 
-/// Waits until memory of the context `owner`, or with `None` of any context, can be freed. No context must be current,
-/// because a thread may free memory of another context.
+/// Waits until memory of the context `owner` can be freed, or of any context if `owner` is `None`. The thread needs no
+/// current context, because it may free memory of another context.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
     let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);

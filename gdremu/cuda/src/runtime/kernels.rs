@@ -111,7 +111,7 @@ thread_local! {
     pub(super) static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Launches a function. If it is not in the program's PTX or its module cannot be loaded, prints so.
+/// Launches a function. Prints the reason if it is not in the program's PTX, or its module cannot be loaded.
 pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, cooperative: bool) -> Result {
     let shared = u32::try_from(with.shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let Dim3([grid_x, grid_y, grid_z]) = with.grid;

@@ -1,7 +1,7 @@
 //! The CUDA runtime, over the driver API, for programs that are linked with it dynamically.
 //!
 //! ```text
-//! entry_points   every function, and how it begins; copies
+//! entry_points   the exported functions, and copies
 //! properties errors kernels   the functions that do more than call the driver
 //!   entry        the GPU of a thread, and its primary context
 //! ```

@@ -70,7 +70,7 @@ pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     to.set_all(bytes.into_iter())
 }
 
-/// cudaPointerAttributes without its reserved end.
+/// The structure cudaPointerAttributes, without the reserved members at its end.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct PointerAttributes {
@@ -83,7 +83,7 @@ pub(crate) struct PointerAttributes {
 impl PointerAttributes {
     /// Returns the attributes of memory. Memory that CUDA does not know is unregistered host memory.
     pub(super) fn of(address: u64) -> PointerAttributes {
-        /// cudaMemoryType
+        /// Values of cudaMemoryType.
         const HOST: u32 = 1;
         const DEVICE: u32 = 2;
         const MANAGED: u32 = 3;

@@ -68,7 +68,7 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
     }
     let looks = |path: Text| {
         let path = path.get().unwrap_or_default();
-        // SAFETY: contract of this function.
+        // SAFETY: `status` can be written: contract of this function.
         unsafe { stat_at(libc::AT_FDCWD, path, status, 0) }
     };
     // SAFETY: `status` can be written: contract of this function.

@@ -13,7 +13,8 @@ use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
-/// Opens an emulated place that is not a file. Returns `None` for a file, or if the emulation itself is calling.
+/// Opens the device or the number of pinned page tables. Returns `None` for other paths, and for calls that gdremu
+/// itself makes.
 fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     let opened = match named {
         Place::Device => state::enter()?.open(flags),

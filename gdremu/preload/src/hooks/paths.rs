@@ -15,7 +15,7 @@ pub(super) enum Place {
     Device,
     /// The file of the number of pinned page tables. Calls that only look at it get this file of the session directory.
     Refcount(CString),
-    /// The file of the session directory that replaces an emulated one. It may be absent if it is one of gdrdrv.
+    /// An emulated file: the path in the session directory. The file may be absent if it is one of gdrdrv.
     Emulated(CString),
     Real,
 }

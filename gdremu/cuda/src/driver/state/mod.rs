@@ -107,7 +107,7 @@ pub(crate) fn initialize() -> Result {
     }
 }
 
-/// Fails before cuInit and in forked children.
+/// Fails before cuInit, and in children that were forked after it.
 pub(crate) fn check_initialized() -> Result {
     ensure(INITIALIZED.load(Ordering::SeqCst) == process::id(), Error::NOT_INITIALIZED)
 }

@@ -153,7 +153,7 @@ pub(crate) struct Function {
     pub(crate) kernel: std::result::Result<Arc<Kernel>, String>,
     /// The address of the variables of the function's module.
     pub(crate) variables: u64,
-    /// The compute capability that its PTX is for, times 10.
+    /// The compute capability that the function's PTX is for, times 10.
     pub(crate) target: u32,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct HostRange {
     pub(crate) id: u64,
 }
 
-/// The CUDA function by which CUDA got to know the memory.
+/// The kind of host memory, by the CUDA function that made or registered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Memory of cuMemAllocHost or cuMemHostAlloc.
