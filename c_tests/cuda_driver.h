@@ -81,7 +81,7 @@ typedef enum CUdevice_attribute_enum {
 } CUdevice_attribute;
 
 CUresult cuInit(unsigned int flags);
-/* Stores 1000 * major + 10 * minor of the newest CUDA that the driver supports. It works before cuInit. */
+/* Stores 1000 * major + 10 * minor of the newest CUDA that the driver supports. Can be called before cuInit. */
 CUresult cuDriverGetVersion(int *version);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
@@ -296,7 +296,7 @@ CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamQuery(CUstream stream);
 
-/* The mode says which calls a capture forbids, and to which threads. */
+/* While a stream is being captured, CUDA refuses some calls. The mode selects the threads whose calls it refuses. */
 typedef struct CUgraph_st *CUgraph;
 typedef enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
@@ -348,10 +348,10 @@ typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 } CUdriverProcAddressQueryResult;
 
-/* For a number that is not a CUresult, both set *text to NULL and return CUDA_ERROR_INVALID_VALUE. */
+/* For a number that is not a CUresult, these two functions set *text to NULL and return CUDA_ERROR_INVALID_VALUE. */
 CUresult cuGetErrorName(CUresult error, const char **text);
 CUresult cuGetErrorString(CUresult error, const char **text);
-/* Only drivers of CUDA 12 or later have this. `symbol` is a name without suffix. `cuda_version` selects the suffix. */
+/* Only drivers of CUDA 12 or later have cuGetProcAddress_v2. `symbol` has no suffix. `cuda_version` selects one. */
 #define cuGetProcAddress cuGetProcAddress_v2
 CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, uint64_t flags,
                           CUdriverProcAddressQueryResult *status);

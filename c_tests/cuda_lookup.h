@@ -1,6 +1,6 @@
 /*
- * Intercepts the functions that the library looks up in libcuda, by a dlsym of the program's own, which comes before
- * libc's. It can hide a function from the library, or put another one in its place.
+ * Defines a dlsym that the library calls instead of libc's when it looks up functions of libcuda. So a test can hide a
+ * function from the library, or put another one in its place.
  */
 #ifndef CUDA_LOOKUP_H
 #define CUDA_LOOKUP_H
@@ -34,7 +34,8 @@ static __attribute__((noinline)) void *look_up(void *handle, const char *name)
     return found;
 }
 
-/* Optimized to end by a jump to libc's dlsym, because RTLD_NEXT depends on the address to which that returns. */
+/* The optimization makes the last call a jump, so that libc's dlsym returns to the caller of this function. With
+   RTLD_NEXT, libc's dlsym searches the libraries after the one to which it returns. */
 __attribute__((optimize("O2"))) void *dlsym(void *restrict handle, const char *restrict name)
 {
     if (libcs_dlsym == NULL)

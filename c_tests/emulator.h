@@ -8,16 +8,16 @@
 
 struct emulator {
     /*
-     * Returns the driver calls of this process since this was called last, for example "open GET_VERSION mmap close".
+     * Returns the driver calls of this process since the last calls_take(), for example "open GET_VERSION mmap close".
      */
     const char *(*calls_take)(void);
     /* Returns how many pins this process has. */
     long (*pins)(void);
-    /* Sets which driver calls fail from now on, for example "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1". NULL is none. */
+    /* Sets which driver calls fail from now on, for example "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1". NULL: none. */
     int (*faults_set)(const char *list);
 };
 
-/* Returns whether gdremu emulates the driver, so that it can make calls fail. */
+/* Returns whether gdremu emulates the driver, and so can make its calls fail. */
 static inline int driver_is_emulated(void)
 {
     const char *(*provider)(void);

@@ -9,7 +9,7 @@
 
 struct loaded {
     void *library;
-    FUNCTIONS(FUNCTION_POINTER) /* get_info is the old function, not the macro of gdrapi.h */
+    FUNCTIONS(FUNCTION_POINTER) /* get_info is the old function gdr_get_info, not gdrapi.h's macro */
 };
 
 static inline void *loaded_symbol(void *library, const char *name)

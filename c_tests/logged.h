@@ -22,15 +22,15 @@ static inline const char *logged_end(void)
     return text;
 }
 
-/* Prints what was logged, with a check's message, if that check ended the program inside log_of. */
+/* If a failed check ends the program inside log_of, prints the redirected lines, which include the check's message. */
 static void logged_show(void)
 {
     if (logged_file != NULL)
         fputs(logged_end(), stderr);
 }
 
-/* Runs a part, which must call gdr_open, because that reads the settings. Returns its lines of this level, "1" (debug)
-   to "4" (errors), and of more severe ones. The lines are valid until the next call. */
+/* Runs part(), which must call gdr_open, because gdr_open reads the log's settings. Returns the log's lines of this
+   level, "1" (debug) to "4" (errors), and of more severe levels. The text is valid until the next call. */
 static inline const char *log_of(void (*part)(void), const char *level)
 {
     static int registered;
@@ -51,7 +51,7 @@ static inline const char *log_of(void (*part)(void), const char *level)
     return text;
 }
 
-/* Checks that the log contains `wanted`, or that it does not. */
+/* Checks that the log contains `wanted`; or that it does not, if `contains` is 0. */
 static inline void check_log(const char *file, int line, const char *function, const char *log, const char *wanted,
                              int contains)
 {

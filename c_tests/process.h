@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
-/* Returns a number of /proc/self/status in KiB, for example status_kib("VmLck"). */
+/* Returns a field of /proc/self/status that is in KiB, for example status_kib("VmLck"). */
 static inline long status_kib(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -26,7 +26,7 @@ static inline long status_kib(const char *name)
     return kib;
 }
 
-/* Gives up the capability CAP_IPC_LOCK of root, with which limits of locked memory have no effect. */
+/* Gives up root's capability CAP_IPC_LOCK, because with it limits of locked memory have no effect. */
 static inline void drop_ipc_lock(void)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -37,7 +37,7 @@ static inline void drop_ipc_lock(void)
     CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
-/* Returns whether all memory of the process is the program's. A sanitizer or valgrind has some, and keeps freed one. */
+/* Returns whether no sanitizer and no valgrind uses memory of this process, or keeps memory that was freed. */
 static inline int memory_is_its_own(void)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -19,14 +19,14 @@ headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h include/*.hpp) c_tes
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
-# libc comes before libcuda, because gdremu's stand-in has functions with names of libc's. --as-needed: a program needs
-# only the libraries that it uses.
+# libc comes before libcuda, because gdremu's stand-in for libcuda has functions with names of libc's. With --as-needed,
+# a program is linked only with the libraries that it uses.
 libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
 .PHONY: plain sanitized kit
 plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
-	@rm -f $(filter-out $(programs:%=$(out)/plain/%),$(wildcard $(out)/plain/*)) # Their sources are gone.
+	@rm -f $(filter-out $(programs:%=$(out)/plain/%),$(wildcard $(out)/plain/*)) # Removes programs whose sources are gone.
 sanitized: $(programs:%=$(out)/sanitized/%)
 kit: $(out)/kit/plain/libkit.a
 
@@ -34,7 +34,7 @@ $(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g
 $(out)/sanitized/% $(out)/kit/sanitized/%: optimization := -O1 -g $(sanitizers)
 $(out)/threads/% $(out)/kit/threads/%: optimization := -O1 -g -fsanitize=thread
 
-# rule DIRECTORY: the rules for one kind of build, in this subdirectory.
+# `rule DIRECTORY` has the rules for one kind of build, whose files are in this subdirectory.
 define rule
 $(out)/kit/$(1)/%.o: c_tests/kit/%.c $$(headers)
 	@mkdir -p $$(@D)
@@ -82,18 +82,18 @@ $(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@
 
-# In this library, all functions abort.
+# In this libgdrapi, all functions abort.
 $(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 	@ln -sf libgdrapi.so.2 $(@D)/libgdrapi.so
 
-# This library does no more than it must.
+# This is a second implementation of libgdrapi, as plain as possible.
 $(out)/another/libgdrapi.so.2: c_tests/another/libgdrapi.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) $(flags) -O2 -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 
-# This CUDA driver has a GPU only in name: cuInit fails, or its memory is full.
+# This libcuda reports a GPU that cannot be used, because cuInit fails or the GPU's memory is full.
 $(out)/fake_cuda/libcuda.so.1: c_tests/fake_cuda/libcuda.c $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libcuda.so.1 $< -o $@

@@ -1,6 +1,6 @@
 /*
- * A libgdrapi.so.2 whose functions abort. It takes the place of the library that tests are linked with, while the real
- * one is preloaded. So a call that the preloaded library does not intercept aborts.
+ * A libgdrapi.so.2 whose functions abort. Tests of the preloaded library are linked with this one, so that a call that
+ * the preloaded library does not intercept ends the test.
  */
 
 #include "../functions.h"

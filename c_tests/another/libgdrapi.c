@@ -1,6 +1,7 @@
 /*
- * Another libgdrapi.so.2, which is as plain as possible, for tests of libgdrx over a foreign library. Functions of pins
- * are commands of /dev/gdrdrv, copies are memcpy between full fences, and handles are not checked.
+ * A second implementation of libgdrapi.so.2, as plain as possible, for tests of libgdrx over a library that is not this
+ * project's. Each call for a pin is a command of /dev/gdrdrv or an mmap. Copies are memcpy between full fences. Handles
+ * are not checked.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /*
  * `denied CALL ERROR COMMAND ...` runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or
- * a container. The exit status is the command's, 125 if the call cannot be denied, or 127 if there is no such command.
+ * a container. The exit status is the command's, 125 if the call cannot be denied, or 127 if the command cannot start.
  *
- * It denies the calls that libgdrapi may make. gdremu and glibc make some of the same calls. The calls that they cannot
- * do without have other arguments, and pass.
+ * The table has calls that libgdrapi makes but can do without. gdremu and glibc make some of them, too, with other
+ * arguments. The calls that gdremu and glibc cannot do without are not denied.
  */
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* Conditions under which a call passes. Arguments have numbers from 0 on. */
+/* Conditions under which a call is not denied. Arguments are numbered from 0. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
@@ -31,9 +31,9 @@ static const struct call {
     unsigned value;
     long probe[4]; /* arguments with which the call must fail */
 } calls[] = {
-    /* gdremu keeps its mappings from children by MADV_DONTFORK, as the driver does. */
+    /* gdremu calls madvise with MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
-    /* glibc makes loaded libraries read-only, and large stacks of threads writable. It cannot do without that. */
+    /* glibc must be able to make parts of loaded libraries read-only, and large stacks of threads writable. */
     {"mprotect", SYS_mprotect, NOT_WRITABLE_OR_AT_LEAST, LARGE, {0, 0, PROT_READ | PROT_WRITE, 0}},
 #ifdef SYS_access
     {"access", SYS_access, NONE, 0, {(long)"/", F_OK, 0, 0}},
@@ -46,7 +46,7 @@ static const struct call {
 
 static struct sock_filter load(size_t offset)
 {
-    /* The instruction loads the lower half of an argument, because the CPUs are little-endian. */
+    /* At the offset of a 64-bit argument, this loads the lower half, because the CPUs are little-endian. */
     return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offset);
 }
 
@@ -68,7 +68,7 @@ static int deny(const struct call *call, int error)
     if (call->exception != NONE)
         tests = call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
     program[at++] = load(offsetof(struct seccomp_data, nr));
-    /* Each test has two instructions. The last instruction allows the call, and the one before it refuses. */
+    /* Other calls jump over the tests, which have two instructions each, and the refusal, to the last instruction. */
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
     switch (call->exception) {
     case NONE:

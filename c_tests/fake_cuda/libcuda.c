@@ -1,7 +1,7 @@
 /*
  * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number
- * in the variable CU_INIT (CUDA's stub for linking would return 34), or hangs if that is "hang". There is one GPU with
- * full memory. Only memory of cuMemAlloc could be pinned.
+ * in the variable CU_INIT (34 is the result of CUDA's stub for linking), or hangs if the variable is "hang". The
+ * library reports one GPU, which has no free memory, and whose memory can be pinned only if it is of cuMemAlloc.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 int fake_cuda_calls;
 
-/* In the process PID of the variable FAKE_CUDA_GATE ("PID IN OUT"), writes a byte to IN, and waits for one from OUT. */
+/* The variable FAKE_CUDA_GATE has a process number and two descriptors. That process writes a byte to the first
+   descriptor, and waits for a byte from the second one. */
 static void pass_gate(void)
 {
     const char *gate = getenv("FAKE_CUDA_GATE");
@@ -60,7 +61,7 @@ int cuDeviceGetPCIBusId(char *address)
 
 int cuDeviceGetAttribute(int *value, int attribute)
 {
-    *value = attribute == 116; /* GPUDirect RDMA */
+    *value = attribute == 116; /* the GPU supports GPUDirect RDMA */
     return 0;
 }
 

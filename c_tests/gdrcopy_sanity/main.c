@@ -84,11 +84,11 @@ static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
             *hung = 1;
         }
     }
-    kill(-child, SIGKILL); /* ends processes that the child has left */
+    kill(-child, SIGKILL); /* ends processes that the child has started and that still run */
     return status;
 }
 
-/* Returns the verdict on a test. Prints failures here, because the test may not have been able to. */
+/* Returns the verdict on a test. Prints why the test failed, because a test that crashes or hangs cannot print it. */
 static enum verdict judge(const char *name, int status, int hung)
 {
     if (hung)
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
 {
     int chosen = 0;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps the order with stderr and with what the tests print */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps lines in order with those on stderr and those of the tests */
     add_all();
     read_options(argc, argv);
     for (size_t i = 0; i < all_count; i++)

@@ -1,4 +1,4 @@
-/* The tests, by NVIDIA's names. Most run parts of the C programs (bodies.h). */
+/* The tests of gdrcopy_sanity, with NVIDIA's names. Most call functions of the C programs (bodies.h). */
 
 #include "tests.h"
 
@@ -34,7 +34,7 @@ static gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
     return pin_with(g, address, size, GDR_PIN_FLAG_FORCE_PCIE);
 }
 
-/* ---- A pinned buffer with a connection of its own ---- */
+/* ---- A pinned buffer that has its own connection to the driver ---- */
 
 struct pinned {
     gdr_t g;
@@ -52,7 +52,7 @@ static struct pinned open_and_pin(enum gpu_memory kind, pin_function *pin)
     return pinned;
 }
 
-/* Checks that the pin works, twice, and ends it. */
+/* Checks twice that the pin can be mapped, then unpins it and closes its connection. */
 static void use_and_close(const struct pinned *pinned)
 {
     check_works(pinned->g, pinned->handle, SIZE);
@@ -72,7 +72,7 @@ static void waive_with_dmabufs(const char *why)
     CHECK_OK(gdr_close(g));
 }
 
-/* ---- attributes and basic ---- */
+/* ---- The tests attributes_... and basic_... ---- */
 
 static void attributes_sanity(enum gpu_memory kind)
 {
@@ -92,12 +92,12 @@ static void open_pin_and_close(enum gpu_memory kind, pin_function *pin)
 
         use_and_close(&pinned);
         if (i == 0)
-            descriptors = open_descriptors(); /* by now CUDA has opened all that it needs */
+            descriptors = open_descriptors(); /* by now CUDA has opened all files that it keeps open */
     }
     CHECK_EQUAL(open_descriptors(), descriptors);
 }
 
-/* Returns the tokens of the memory. Waives the test if there are none. */
+/* Returns CUDA's peer-to-peer tokens of the memory. Waives the test if there are none. */
 static CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens_of(CUdeviceptr address)
 {
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {0, 0};
@@ -188,7 +188,7 @@ static void basic_child_thread_pins_buffer(enum gpu_memory kind)
     use_and_close(&pinned);
 }
 
-/* ---- data_validation ---- */
+/* ---- The tests data_validation... ---- */
 
 static void every_7th_copy_arrives(enum gpu_memory kind, pin_function *pin)
 {
@@ -216,11 +216,11 @@ static pid_t start_with_pipes(void (*part)(void), enum gpu_memory kind)
     child_kind = kind;
     CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
     pid_t child = start_child(part);
-    CHECK(close(to_parent[1]) == 0); /* so that reads of the parent end with the child */
+    CHECK(close(to_parent[1]) == 0); /* so that await() in the parent fails if the child has ended */
     return child;
 }
 
-/* Frees a buffer of its own while the other process has one mapped. */
+/* Each of two processes runs this. It maps a buffer, and frees another one while the other process has one mapped. */
 static void map_and_free(enum gpu_memory kind, int from, int to, int is_first)
 {
     struct pinned kept = open_and_pin(kind, pin);
@@ -340,7 +340,8 @@ static void invalidation_unix_sock_shared_fd_gdr_map(enum gpu_memory kind)
     send_to(map_by_received_descriptor, kind);
 }
 
-/* ---- Leakage. Pins end with their owner, however that ends. Other programs must not pin, as all pins count ---- */
+/* ---- The test leakage_... Pins end with the process that made them, however it ends. Other programs must not pin at
+   the same time, because the driver's count includes all pins of all processes ---- */
 
 static gdr_t inherited;
 
@@ -350,7 +351,7 @@ static void close_inherited(void)
     CHECK_OK(gdr_close(inherited));
 }
 
-/* The parent pins after the fork. Then its child closes the connection. */
+/* The parent pins after the fork. Then its child closes the inherited connection, which must not end the pins. */
 static void close_by_a_child_ends_no_pin(enum gpu_memory kind, long unpinned)
 {
     inherited = open_driver();

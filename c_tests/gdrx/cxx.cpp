@@ -9,7 +9,7 @@
 #include "kit/library.h"
 
 namespace second {
-void store(const gdrx::slice &memory, std::size_t offset, float value); // of header.cpp
+void store(const gdrx::slice &memory, std::size_t offset, float value); // header.cpp defines this function
 }
 
 namespace {
@@ -51,7 +51,7 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Returns the number of this process's pins, or -1 if gdremu does not count them. It counts pins of an emulated gdrdrv.
+// Returns the number of this process's pins, or -1 if gdremu does not count them. It counts those of an emulated gdrdrv.
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;
@@ -62,7 +62,7 @@ template <class T> constexpr bool is_owner = std::is_nothrow_move_constructible_
                                              std::is_nothrow_destructible_v<T> && !std::is_copy_constructible_v<T> &&
                                              !std::is_copy_assignable_v<T>;
 static_assert(is_owner<gdrx::driver> && is_owner<pin> && is_owner<mapping>);
-// No assignment leaves a mapping without its memory.
+// A slice cannot be assigned to a mapping, because the mapping would then describe memory that it does not own.
 static_assert(std::is_convertible_v<const mapping &, slice> && !std::is_convertible_v<mapping &, slice &>);
 static_assert(!std::is_assignable_v<mapping &, slice> && !std::is_assignable_v<gdrx::memory &, slice>);
 static_assert(!std::is_move_constructible_v<gdrx::batch>);
@@ -258,7 +258,7 @@ void copies_stay_inside(const slice &memory)
     CHECK(seen<float>(128) == 1.5f);
 }
 
-// Returns a slice of the same memory for which gdrx_fence faults.
+// Returns a slice of the same memory for which gdrx_fence faults, so that a test notices the fence.
 slice without_fence(const slice &memory)
 {
     gdrx_map map = memory.raw();
@@ -347,7 +347,7 @@ void child_changes_nothing()
     in_child(use_in_child);
     batch.write(size - 4, 2);
     CHECK_EQUAL(inherited->read<int>(size - 4), 2);
-    // These end the mapping before its batch ends.
+    // The batch ends after its mapping and its driver.
     inherited.reset();
     inherited_driver.reset();
 }

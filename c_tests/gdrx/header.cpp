@@ -1,6 +1,6 @@
 // Includes gdrx.hpp first, and uses all of its templates. With -DREFUSED=N, it has lines that the compiler must refuse.
-// ci/scripts/check-headers.sh compiles it in every C++ since C++17. It is also the second file of the program gdrx_cxx
-// that includes the header.
+// ci/scripts/check-headers.sh compiles it in every C++ since C++17. The program gdrx_cxx consists of this file and
+// cxx.cpp, so that two of its files include the header.
 
 #include "gdrx.hpp"
 

@@ -1,6 +1,6 @@
 /*
- * Checks gdrx.h in every C and C++, with nothing included before it: the layouts, which crates/gdrx/src/map.rs asserts,
- * too, and the types of members and functions, by pointers that accept only exactly these types.
+ * Checks gdrx.h in every version of C and C++, with nothing included before it. The asserted layouts are those that
+ * crates/gdrx/src/map.rs asserts, too. The pointers of `types` accept only members and functions of the right types.
  */
 
 #include "gdrx.h"

@@ -1,4 +1,4 @@
-/* Checks the types of functions and of gdr_info_t's members, by pointers that accept only these types, and its bits. */
+/* Checks the types of all functions and of gdr_info_t's members, by pointers to them, and gdr_info_t's bit fields. */
 
 #include "../functions.h"
 

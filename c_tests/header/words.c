@@ -1,4 +1,4 @@
-/* Tests the words of gdrx.h on memory of this process, so it needs no library, and runs on any CPU. */
+/* Tests gdrx.h's loads and stores of words on memory of this process, so it needs no library, and runs on any CPU. */
 
 #include "gdrx.h"
 
@@ -8,7 +8,7 @@ static unsigned char memory[64];
 static const unsigned char one_type;
 static struct gdrx_map map;
 
-/* tests/cross looks at the fences of these functions. */
+/* tests/cross/run.sh disassembles these functions and checks their fences. */
 void probe_store(uint32_t value);
 void probe_load(uint32_t *value);
 

@@ -1,5 +1,5 @@
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* program_invocation_short_name */
+#define _GNU_SOURCE /* declares program_invocation_short_name */
 #endif
 
 #include "check.h"

@@ -18,10 +18,10 @@
 extern "C" {
 #endif
 
-/* The exit status of a program that cannot test anything here, and prints the reason. kselftest has the same status. */
+/* The exit status of a program that cannot test anything on this system. Linux's kselftest uses 4 for this, too. */
 #define WAIVED 4
 
-/* The place of a check. Each function below gets it as its first three arguments. */
+/* The place of a check in the source code. These are the first three arguments of each function that checks. */
 #define HERE __FILE__, __LINE__, __func__
 
 /* Check that a call that returns 0 or an errno succeeds, or fails with exactly this errno. */
@@ -57,37 +57,37 @@ void check_string(const char *file, int line, const char *function, const char *
 void check_bytes(const char *file, int line, const char *function, const char *what, const void *got,
                  const void *wanted, size_t size);
 
-/* Prints "ok NAME", and returns the exit status. Every main() ends with this. */
+/* Prints "ok NAME", and returns the exit status 0. Every main() ends with a call of this function. */
 int passed(const char *name);
 
-/* Ends the program as waived. The exit closes everything that is open. */
+/* Prints the reason, and ends the program with the status WAIVED. The caller need not close anything before. */
 void waive(const char *reason) __attribute__((noreturn));
 
 /* The name of the running test, if that is not the program's name. */
 extern const char *running_test;
 
-/* Returns how many times slower than usual this program runs. tests/c_programs.rs sets more than 1 under valgrind. */
+/* Returns the factor by which the program must repeat less than usual, or wait longer. tests/c_programs.rs sets it. */
 long slowness(void);
 
-/* Returns a number of repetitions: the usual one, or fewer if this program is slow. */
+/* Returns the usual number of repetitions divided by slowness(), but at least 1. */
 long rounds(long usual);
 
-/* Returns whether the program runs without this system call. tests/c_programs.rs sets it. */
+/* Returns whether this system call fails with EPERM or ENOSYS, because tests/c_programs.rs has denied it. */
 int is_denied(const char *call);
 
-/* Returns whether libgdrapi is the one of c_tests/another, which checks nothing. tests/c_programs.rs sets it. */
+/* Returns whether tests/c_programs.rs runs the program with the libgdrapi of c_tests/another, which checks nothing. */
 int is_another_library(void);
 
-/* Runs part of a test in a forked child. If the child fails or is waived, so is this program. */
+/* Runs part of a test in a forked child. If the child fails or is waived, this program fails or is waived, too. */
 void in_child(void (*part)(void));
-/* Starts a child as in_child() does, and does not wait for it. */
+/* Runs part of a test in a forked child, and does not wait for the child. */
 pid_t start_child(void (*part)(void));
-/* Waits for the end of a child, as in_child() does. */
+/* Waits until a child ends. If the child has failed or is waived, this program fails or is waived, too. */
 void finish_child(pid_t child);
 
-/* Sends a byte, which signals that a step is done, or that the next one may start. */
+/* Writes a byte to a pipe, to signal another process that a step of the test is done. */
 void say(int pipe);
-/* Waits for a byte. Fails if the other process has ended, if this one has closed its copy of the writing end. */
+/* Waits for a byte of say(). Fails if the other process ends, provided that this one has closed its writing end. */
 void await(int pipe);
 
 /* Runs part of a test in another thread. */
@@ -106,7 +106,7 @@ int open_descriptors(void);
 /* Sets a soft limit, but at most to the hard limit, and returns the soft limit before. */
 rlim_t set_limit(int resource, rlim_t soft);
 
-/* Returns the number of page tables that gdrdrv has pinned, in all processes, or -1 if it cannot be read. */
+/* Returns the number of page tables that gdrdrv has pinned for all processes, or -1 if the number cannot be read. */
 long all_page_tables(void);
 
 /* ---- Programs whose tests can be run by name ---- */
@@ -122,7 +122,7 @@ long all_page_tables(void);
 
 void add_test(const char *name, void (*run)(void));
 
-/* The tests of all files, in the order of the files and of the tests in them. */
+/* The tests that TEST has defined, in the order in which the files are linked and in which each file defines them. */
 extern struct named_test {
     const char *name;
     void (*run)(void);

@@ -1,11 +1,11 @@
-/* Passes descriptors of open files to other processes, over unix sockets. */
+/* Passes file descriptors to other processes over Unix sockets. */
 #ifndef DESCRIPTOR_H
 #define DESCRIPTOR_H
 
-/* Sends a copy of the descriptor, and returns whether that worked. */
+/* Sends a copy of the file descriptor, and returns whether that succeeded. */
 int send_descriptor(int socket, int descriptor);
 
-/* Returns the descriptor that comes, with a new number in this process, or -1 if none comes. */
+/* Waits for a message, and returns this process's number of the file descriptor in it, or -1 if there is none. */
 int receive_descriptor(int socket);
 
 #endif

@@ -1,4 +1,4 @@
-/* The commands of /dev/gdrdrv, one function each, which returns 0 or an errno. */
+/* Functions that open /dev/gdrdrv, and send its commands. A function for one command returns 0 or an errno. */
 #ifndef DRIVER_H
 #define DRIVER_H
 

@@ -13,22 +13,23 @@
 extern "C" {
 #endif
 
-/* Returns the signal that a read of one byte raises, or 0. valgrind.supp knows this function by name. */
+/* Returns the signal that a read of one byte raises, or 0. valgrind.supp has the name of this function. */
 int fault_at(const volatile void *address);
 
-/* Does the same in any thread, and stores the byte. handle_faults() must have been called. */
+/* Reads one byte into *value, and returns the signal that this raises, or 0. Needs handle_faults() once before. */
 int touch(const volatile unsigned char *address, unsigned char *value);
-/* Installs handlers for touch(). Faults outside of it still end the program. */
+/* Installs handlers of SIGSEGV and SIGBUS for touch(). Other faults still end the program. */
 void handle_faults(void);
 
 /* ---- Other code that may fault ---- */
 
-/* The handlers that the signals had before. */
+/* The handlers that SIGSEGV and SIGBUS had before catch_faults(). */
 struct fault_handlers {
     struct sigaction segv, bus;
 };
 
-/* Until release_faults(), faults of this thread return to its sigsetjmp of fault_return. Returns the old handlers. */
+/* Until release_faults(), a fault of this thread jumps to the place of its sigsetjmp(fault_return, ...). Returns the
+   old handlers. */
 struct fault_handlers catch_faults(void);
 void release_faults(const struct fault_handlers *old);
 extern __thread sigjmp_buf fault_return;
@@ -36,7 +37,7 @@ extern __thread sigjmp_buf fault_return;
 /* ---- Checks ---- */
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-/* Checks that a mapping is gone whose range the library has reserved, because there may still be pointers into it. */
+/* Checks that nothing can be accessed at the address, but that it is still reserved, because of stale pointers. */
 #define CHECK_GONE(address)                                                                                            \
     do {                                                                                                               \
         CHECK_EQUAL(fault_at(address), SIGSEGV);                                                                       \
@@ -51,9 +52,9 @@ extern __thread sigjmp_buf fault_return;
         CHECK(!is_reserved(address));                                                                                  \
     } while (0)
 
-/* Checks that every page of the range raises SIGBUS. handle_faults() must have been called. */
+/* Checks that an access to any page of the range raises SIGBUS. handle_faults() must have been called. */
 #define CHECK_PAGES_GONE(va, size) check_pages(HERE, va, size, SIGBUS, 0)
-/* Checks that every page of the range starts with this value. */
+/* Checks that the first byte of every page of the range has this value. */
 #define CHECK_PAGES(va, size, value) check_pages(HERE, va, size, 0, value)
 void check_pages(const char *file, int line, const char *function, const unsigned char *va, size_t size, int signal,
                  unsigned char value);

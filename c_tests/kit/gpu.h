@@ -1,4 +1,4 @@
-/* GPU memory for the C tests, and access to it by CUDA, for comparison with copies. A CUDA error ends the program. */
+/* Allocates GPU memory for the C tests, and accesses it by CUDA for comparisons. A CUDA error ends the program. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -29,7 +29,7 @@ struct gpu_buffer {
     CUdeviceptr address; /* the start of a GPU page, unless from gpu_alloc_small */
     size_t size;
     enum gpu_memory kind;
-    CUdeviceptr allocation; /* what cuMemAlloc returned, or the reserved range */
+    CUdeviceptr allocation; /* the address that cuMemAlloc or cuMemAddressReserve returned */
     size_t reserved;        /* bytes of device addresses reserved for MEM_CREATE; the second half has no memory */
     CUmemGenericAllocationHandle handle;
 };
@@ -45,11 +45,11 @@ struct gpu_buffer gpu_alloc_small(size_t size);
 
 void gpu_free(const struct gpu_buffer *buffer);
 
-/* Copy by CUDA. The copies are complete when these functions return. */
+/* These functions copy by CUDA. When they return, the copy is complete. */
 void gpu_read(void *destination, CUdeviceptr source, size_t size);
 void gpu_write(CUdeviceptr destination, const void *source, size_t size);
 
-/* Fills the buffer with pseudorandom bytes, which are others for another seed. */
+/* Fills the buffer with pseudorandom bytes, which depend on the seed. */
 void fill(void *buffer, size_t size, unsigned seed);
 
 #ifdef __cplusplus

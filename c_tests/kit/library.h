@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Make calls that must succeed, and return their results. */
+/* Each of these functions makes a call that must succeed, and returns its result. */
 gdr_t open_driver(void);
 gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size);
 void *map(gdr_t g, gdr_mh_t handle, size_t size);
@@ -17,19 +17,19 @@ void unmap_and_unpin(gdr_t g, gdr_mh_t handle, void *va, size_t size);
 gdr_info_t info_of(gdr_t g, gdr_mh_t handle);
 int flag_of(gdr_t g, gdr_mh_t handle);
 
-/* Checks that every function with a handle, except copies, fails with this error and writes no results. */
+/* Checks that every function that takes a gdr_t and a handle fails with this error and writes no result. */
 void check_handle_refused(gdr_t g, gdr_mh_t handle, int error);
 
-/* Checks that copies, which take no gdr_t, fail with this error and copy nothing. */
+/* Checks that the copy functions, which take no gdr_t, fail with this error and copy nothing. */
 void check_copies_refused(gdr_mh_t handle, int error);
 
-/* Checks that CUDA sees bytes copied to the mapping, and that copies from the mapping return bytes that CUDA writes. */
+/* Checks that CUDA reads bytes that were copied to the mapping, and that a copy from the mapping has CUDA's bytes. */
 void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size);
 
-/* Checks that the pin can be mapped, and that the mapping shows its memory. */
+/* Checks that the pin can be mapped, and that CUDA and the mapping access the same memory. */
 void check_works(gdr_t g, gdr_mh_t handle, size_t size);
 
-/* The 40 bytes that the old function gdr_get_info fills. It is older than mapping_type. */
+/* The 40 bytes that the old function gdr_get_info writes. They lack mapping_type, which is newer. */
 struct info_v1 {
     uint64_t va;
     uint64_t mapped_size;
@@ -48,7 +48,7 @@ int driver_is_at_least(gdr_t g, int major, int minor);
 /* Returns whether GPU memory is mapped as a dma-buf, without gdrdrv. */
 int uses_dmabuf(gdr_t g);
 
-/* Opens dma-bufs, or ends the program as waived where gdr_open chooses gdrdrv. */
+/* Calls gdr_open, and ends the program as waived if gdr_open has chosen gdrdrv, not the dma-buf backend. */
 gdr_t open_dmabufs(void);
 
 /* Ends the program as waived unless the driver is gdrdrv 2.`minor` or later. */
