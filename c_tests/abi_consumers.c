@@ -1,7 +1,7 @@
 /*
- * Makes the calls that other programs make to libgdrapi, in their order. Each program's calls have their own process.
- * The calls must keep working. Every part here loads the library by dlopen, even if the program is linked with it.
- * ci/consumers.sh runs UCX, libfabric and DPDK themselves.
+ * Makes the calls that well-known programs make to libgdrapi, in the order of these programs, so that the calls keep
+ * working. The calls of each program are made in a process of their own. Every test here loads the library by dlopen,
+ * even where the real program is linked with it. ci/consumers.sh runs UCX, libfabric and DPDK themselves.
  */
 
 #include "emulator.h"
@@ -50,17 +50,17 @@ static void pin_v2(void)
     CHECK_OK(gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_DEFAULT, &handle));
 }
 
-/* Returns whether a pin over PCIe works. If not, the handle must stay 0. */
+/* Pins with the flag that forces access over PCIe, and returns whether that worked. If not, the handle must stay 0. */
 static int pin_over_pcie(void)
 {
     handle.h = 0;
     int result = gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
-    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* an unknown flag, or no coherent link */
+    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* unknown flag, or no coherent link */
     CHECK_EQUAL(handle.h != 0, result == 0);
     return result == 0;
 }
 
-/* Returns where the mapping has the pinned address. The mapping begins with the GPU's address `va`. */
+/* Returns the place of the pinned GPU address in the mapping, whose first byte has the GPU address `va`. */
 static volatile uint64_t *place_after(uint64_t va)
 {
     CHECK(va <= address && address - va < GPU_PAGE_SIZE);
@@ -105,7 +105,8 @@ static void unmap_and_unpin_it(void)
     CHECK_OK(gdr.unpin_buffer(g, handle));
 }
 
-/* ---- NCCL up to 2.30 asks for both versions, and refuses driver 2.0; from 2.31 on, for attributes first ---- */
+/* ---- NCCL up to 2.30 gets the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on gets an
+   attribute first, and then the versions if the library does not use dma-bufs ---- */
 
 static void nccl(void)
 {
@@ -125,14 +126,14 @@ static void nccl(void)
     CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
     if (dmabuf == 0)
         get_versions();
-    pin_v2(); /* must work with any driver, though 2.0 has no such command */
+    pin_v2(); /* must work with any driver, though the command is new in driver 2.5 */
     CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
     count_up(get_info_v2());
     unmap_and_unpin_it();
     close_and_unload(&gdr, g);
 }
 
-/* NCCL's GPUNetIO pins over PCIe. Such pins may work only if attribute 2 reports support for them. */
+/* NCCL's GPUNetIO pins over PCIe. Such a pin may work only if the attribute reports support for the flag. */
 static void gpunetio(void)
 {
     int force_pcie = -1;
@@ -150,7 +151,7 @@ static void gpunetio(void)
 }
 
 /* ---- NVSHMEM pins whole pages and maps part of them. Up to 3.7 it passes gdr_info_v2_t to the old gdr_get_info, and
-   requires its header's minor version ---- */
+   requires at least the minor version of the gdrapi.h that it was compiled with ---- */
 
 static void nvshmem_up_to_3_7(void)
 {
@@ -206,7 +207,7 @@ static void nvshmem_from_3_8(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- bpftime has a connection for each map, and only reads: values of any size and offset ---- */
+/* ---- bpftime opens a connection for each BPF map in GPU memory, and only reads values, of any size and offset ---- */
 
 static void bpftime(void)
 {
@@ -236,7 +237,7 @@ static void bpftime(void)
     }
 }
 
-/* ---- aws-ofi-nccl asks for versions before CUDA starts, and increments signals in a worker thread ---- */
+/* ---- aws-ofi-nccl gets the versions before it initializes CUDA, and a worker thread of it increments counters ---- */
 
 static void *increment(void *unused)
 {
@@ -270,7 +271,7 @@ static void aws_ofi_nccl(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- MSCCL++ looks for the device's node first, unless it uses dma-bufs, and needs gdrdrv 2.5 ---- */
+/* ---- MSCCL++ requires access to /dev/gdrdrv unless the library uses dma-bufs, and requires gdrdrv 2.5 ---- */
 
 static void mscclpp(void)
 {
@@ -291,8 +292,8 @@ static void mscclpp(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- UCX opens and closes while it queries its components, then forks. CUDA must still start in the child, even if
-   the parent has not closed ---- */
+/* ---- UCX opens a connection while it queries its components, and may fork before or after it has closed the
+   connection. CUDA must still start in the child ---- */
 
 static void register_and_copy(void)
 {
@@ -315,7 +316,7 @@ static void ucx(void)
     register_and_copy();
 }
 
-/* ---- DPDK passes the device address to gdr_unmap, and never closes ---- */
+/* ---- DPDK passes the GPU's address to gdr_unmap, not the mapping's, and never closes its connection ---- */
 
 static void dpdk(void)
 {

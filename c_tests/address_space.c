@@ -6,9 +6,9 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
-#define MIB 1024L /* in KiB */
+#define MIB 1024L /* one MiB, in KiB */
 
-/* Checks that the first gdr_open adds less than `most` KiB to a number of the process's status. */
+/* Checks that the first gdr_open adds less than `most` KiB to the field `name` of /proc/self/status. */
 static void check_open_adds(const char *name, long most)
 {
     long before = status_kib(name);
@@ -27,14 +27,14 @@ static void limited_address_space_stays_the_programs(void)
     set_limit(RLIMIT_AS, (rlim_t)limit * 1024);
     gdr_t g = open_driver();
     CHECK_COMPARE(status_kib("VmSize") - before, <, limit / 16 + 12 * MIB);
-    /* malloc() could fail, because the system may have less memory. */
+    /* mmap reserves addresses only. malloc() could fail, because the system may have less memory. */
     void *memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(munmap(memory, 900 * MIB * 1024) == 0);
     CHECK_OK(gdr_close(g));
 }
 
-/* Less than a sixteenth of the limit is left, so the library takes less than it otherwise does. */
+/* The library usually takes a sixteenth of the limit. Here less than that is left, so it must take less. */
 static void most_of_the_limit_is_in_use(void)
 {
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -53,15 +53,15 @@ static void open_reserves_little(void)
 static void open_locks_little(void)
 {
     if (mlockall(MCL_FUTURE) != 0)
-        return; /* the process may not lock so much */
+        return; /* the process may not lock that much memory */
     check_open_adds("VmLck", 8 * MIB);
 }
 
-/* Limits in KiB. The first one is a page, and the last one is Linux's default. */
+/* Limits of locked memory in KiB. The first one is a page, and the last one is Linux's default. */
 static const long lockable[] = {4, 64, 2048, 8192};
 static size_t limited;
 
-#define CONNECTIONS 600 /* more than one step of handles */
+#define CONNECTIONS 600 /* more than the 512 handles for which the library makes memory accessible at once */
 
 /* The library has room for handles even if the process may lock little memory. */
 static void open_works_at_a_limit_of_locked_memory(void)
@@ -71,7 +71,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
     void *volatile some;
 
     if (is_denied("mprotect"))
-        return; /* memory for handles that may not be locked needs mprotect */
+        return; /* the library needs mprotect for memory that it may not lock */
     /* malloc must get its memory before the limit is set. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
@@ -90,7 +90,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
 
 static int locks_memory;
 
-/* Each live pin keeps its 128 bytes, and the 64 KiB around them. Pins that have ended keep nothing. */
+/* A live pin keeps the 64 KiB of memory around its handle, which has 128 bytes. Pins that have ended keep nothing. */
 static void few_live_pins_keep_little(void)
 {
     enum { LIVE = 20 };
@@ -99,7 +99,7 @@ static void few_live_pins_keep_little(void)
     gpu_init();
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     if (locks_memory && mlockall(MCL_FUTURE) != 0)
-        return; /* not allowed to */
+        return; /* the process may not lock memory */
     gdr_t g = open_driver();
     long before = status_kib("VmRSS");
     for (int i = 0; i < LIVE; i++) {

@@ -33,7 +33,7 @@ static void freed_memory_stays_usable_in_persistent_mode(enum gpu_memory kind)
     CHECK_OK(gdr_close(g));
 }
 
-/* Without persistent mapping, freeing the memory ends the mapping and sets the flag. */
+/* Without persistent mapping, a free of pinned memory ends the mapping and sets the pin's callback flag. */
 static void freed_memory_otherwise_sets_the_flag(enum gpu_memory kind)
 {
     struct gpu_buffer buffer = gpu_alloc(kind, 4 * GPU_PAGE_SIZE);

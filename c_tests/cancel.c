@@ -15,7 +15,7 @@
 static struct gpu_buffer buffer;
 static sem_t cancel_sent;
 
-/* The objects of the calls. Each call creates the objects that later calls need. */
+/* The arguments and results of the calls below. An earlier call stores what a later one needs, such as `g`. */
 static gdr_t g;
 static gdr_mh_t handle;
 static void *va;

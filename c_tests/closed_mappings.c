@@ -1,4 +1,4 @@
-/* Tests of the address ranges of mappings that gdr_unpin_buffer has removed: they stay reserved. */
+/* Tests that the addresses of a mapping stay reserved after gdr_unpin_buffer has removed the mapping. */
 
 #include "kit/fault.h"
 #include "kit/library.h"
@@ -17,7 +17,7 @@ static void pin_and_map(void)
     va = map(g, handle, SIZE);
 }
 
-/* Checks that a new mapping of the same size gets other addresses, and that a stale pointer raises SIGSEGV. */
+/* Checks that a new mapping gets other addresses, that stale pointers fault, and that core files omit the range. */
 static void check_reserved(void)
 {
     char *next = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,7 +37,7 @@ static void closed_mappings_are_not_locked(void)
 {
     pin_and_map();
     if (mlockall(MCL_FUTURE) != 0)
-        return; /* not allowed to */
+        return; /* the process may not lock memory */
     long before = status_kib("VmLck");
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK_COMPARE(status_kib("VmLck") - before, <, (long)(SIZE / 1024 / 2));
@@ -52,13 +52,13 @@ static void closed_mappings_fit_any_limit_of_locked_memory(void)
     set_limit(RLIMIT_MEMLOCK, SIZE / 4);
     drop_ipc_lock();
     if (mlockall(MCL_FUTURE) != 0)
-        return; /* not allowed to */
+        return; /* the process may not lock memory */
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK(munlockall() == 0);
     check_reserved();
 }
 
-/* The kernel limits the number of mappings, so reservations must merge. */
+/* The kernel limits a process's number of mappings, so adjacent reservations must merge into one mapping. */
 static void closed_mappings_merge(void)
 {
     long usual = 3000;
@@ -86,7 +86,7 @@ int main(void)
     check_reserved();
     closed_mappings_are_not_locked();
     closed_mappings_merge();
-    closed_mappings_fit_any_limit_of_locked_memory(); /* this is last, because it gives up a privilege */
+    closed_mappings_fit_any_limit_of_locked_memory(); /* last, because it gives up CAP_IPC_LOCK */
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
     return passed("closed_mappings");

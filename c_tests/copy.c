@@ -15,8 +15,8 @@ static unsigned char *va;
 static unsigned char host[LARGE + 2 * GUARD], wanted[LARGE + 2 * GUARD], seen[LARGE + 2 * GUARD];
 
 /*
- * Copies `size` bytes from a host address to a GPU address, which are `host_at` and `gpu_at` bytes past the start of a
- * cache line. The bytes around the copy must stay as they were.
+ * Copies `size` bytes from offset `host_at` of the host buffer to a GPU address that is `gpu_at` bytes past the start
+ * of a cache line. The bytes around the copy must stay as they were.
  */
 static void check_write(size_t size, size_t gpu_at, size_t host_at)
 {
@@ -70,7 +70,7 @@ static void large_sizes_arrive(size_t most)
     }
 }
 
-/* Copies at both ends of a mapping. An access beyond the last byte, in the next page, would fault. */
+/* Copies at both ends of a mapping of one GPU page, because an access outside the mapping may fault. */
 static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
@@ -133,7 +133,7 @@ static void null_is_refused(void)
     CHECK_EQUAL(byte, 0x5a);
 }
 
-/* The address in the "mapping" may be any memory, because programs pass addresses that the library did not return. */
+/* The argument for the address in the mapping may be any address, because programs pass such addresses. */
 static void addresses_outside_the_mapping_are_not_checked(void)
 {
     char from[16] = "0123456789abcde", to[16] = "";

@@ -1,5 +1,5 @@
-/* Loads the library with dlopen, by both of its names and repeatedly. The library is never unmapped, and a load costs
-   nothing. This program is not linked with it. */
+/* Loads the library with dlopen, by both of its names and repeatedly. The library must never be unmapped, and loading
+   it again must take no resources. This program is not linked with the library. */
 
 #include "loaded.h"
 #include "process.h"
@@ -34,7 +34,7 @@ static void use(const struct loaded *gdr)
     CHECK_ERROR(gdr->close(g), EINVAL);
 }
 
-/* Repeated loads add no descriptor, thread, mapping or address space. libc may make two mappings. */
+/* Repeated loads add no descriptor, thread, mapping or address space, except that libc may add two small mappings. */
 static void loads_cost_nothing(const char *name, int mode)
 {
     int descriptors = open_descriptors();
@@ -57,7 +57,7 @@ static void loads_cost_nothing(const char *name, int mode)
     CHECK_COMPARE(status_kib("VmSize"), <, size + 1024);
 }
 
-/* Communication libraries in one process load the same file by different names. They must get one library. */
+/* Communication libraries in one process may load libgdrapi by different names. All must get the same library. */
 static void both_names_are_one_library(void)
 {
     struct loaded development = load_gdrapi("libgdrapi.so", RTLD_NOW);
@@ -69,7 +69,7 @@ static void both_names_are_one_library(void)
     CHECK(dlclose(runtime.library) == 0);
 }
 
-/* Other threads may be copying, so the functions and the handles stay. */
+/* The library's functions and handles stay valid after dlclose, because other threads may be copying. */
 static void handles_outlive_dlclose(void)
 {
     struct loaded gdr = load_gdrapi("libgdrapi.so.2", RTLD_NOW);
@@ -118,13 +118,13 @@ static void forked_inside_of_calls(void)
 int main(void)
 {
     CHECK(!is_loaded());
-    both_names_are_one_library(); /* this is first, because the first gdr_open takes memory for handles */
+    both_names_are_one_library(); /* first, because the first gdr_open takes memory, which is not to count below */
     loads_cost_nothing("libgdrapi.so", RTLD_NOW);
     loads_cost_nothing("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
     loads_cost_nothing("libgdrapi.so", RTLD_LAZY | RTLD_GLOBAL);
     loads_cost_nothing("libgdrapi.so.2", RTLD_LAZY);
     handles_outlive_dlclose();
-    if (slowness() == 1) /* Under valgrind, what the child inherits and cannot free counts as leaked. */
+    if (slowness() == 1) /* Valgrind would report memory that the child inherits and cannot free as leaked. */
         forked_inside_of_calls();
     return passed("dlopen");
 }

@@ -1,7 +1,7 @@
 /*
  * Tests of the dma-buf backend. The current CUDA context does not change. Each pin uses one file descriptor, which is
- * closed at exec. If the process has no descriptor left, a pin fails with EMFILE. An error of CUDA becomes an errno with
- * a remedy.
+ * closed at exec. If the process has no descriptor left, a pin fails with EMFILE. An error of CUDA becomes an errno,
+ * and the log names the error and a remedy.
  */
 
 #include "emulator.h"
@@ -112,8 +112,8 @@ static void pin_takes_one_descriptor(void)
 }
 
 /*
- * Makes `wanted` pins, or fewer if the limit of descriptors refuses one, and returns their number. All of them must
- * work. The refused pin must fail with EMFILE.
+ * Makes `wanted` pins, or fewer if the limit of file descriptors allows no more, and returns their number. It must be
+ * possible to map each pin. A pin beyond the limit must fail with EMFILE.
  */
 static int pins_until_refused(int wanted)
 {
@@ -143,7 +143,7 @@ static int pins_until_refused(int wanted)
     return count;
 }
 
-/* Returns whether the hard limit allows all pins at once. */
+/* Returns whether the hard limit of file descriptors allows all pins at once. */
 static int pin_beyond_the_descriptor_limit_is_refused(void)
 {
     struct rlimit limit;
@@ -169,7 +169,7 @@ static void repeated_pins_and_maps_leak_nothing(void)
         gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         void *va = map(g, handle, GPU_PAGE_SIZE);
 
-        if (i % 16 != 0) /* otherwise an address range stays reserved */
+        if (i % 16 != 0) /* a mapping that gdr_unpin_buffer removes leaves its address range reserved */
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }

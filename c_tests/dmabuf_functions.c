@@ -1,7 +1,7 @@
 /*
- * Tests that the dma-buf backend needs no functions of libcuda except those that NVIDIA's libgdrapi 2.6 looks up.
- * Stand-ins for libcuda may have only those. If one of them is missing, only the calls that use it fail, and the log
- * names it.
+ * Tests that the dma-buf backend needs no functions of libcuda except those that NVIDIA's libgdrapi 2.6 looks up,
+ * because replacements of libcuda may have no others. If a function is missing, only the calls that use the function
+ * fail, and the log names the function.
  */
 
 #include "cuda_lookup.h"
@@ -71,7 +71,7 @@ static void use_buffer(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Memory of cuMemCreate belongs to no context. In a thread without a context, such memory takes the most functions. */
+/* A pin of memory of cuMemCreate, which has no context, in a thread without a context needs the most functions. */
 static void prepare(enum gpu_memory kind)
 {
     gpu_init();
@@ -110,7 +110,7 @@ static void missing_function_fails_only_what_uses_it(void)
         CHECK_LOGGED(log, line);
 }
 
-/* The results of a child. This process must not look up functions, because a process looks each up only once. */
+/* What a child has found. This process must not call the library, which looks each function up only once. */
 static struct {
     int uses_dmabuf, gpus;
 } *found;
@@ -133,7 +133,7 @@ static enum step step_that_needs(const char *name)
         if (strcmp(name, at_open[i]) == 0)
             return OPEN;
     if (strcmp(name, "cuPointerGetAttribute") == 0 && found->gpus == 1)
-        return NONE; /* the memory can only be that of the one GPU */
+        return NONE; /* with one GPU, the library need not ask which GPU has the memory */
     return strncmp(name, "cuGetError", 10) == 0 ? NONE : PIN;
 }
 

@@ -49,7 +49,7 @@ static void free_gap(struct gap *gap)
         CUDA(cuMemFree(gap->after));
 }
 
-/* Pins and maps the page, and finds the buffer in it. */
+/* Pins and maps the page, and copies to and from the buffer through the mapping. */
 static void use_gap(const struct gap *gap)
 {
     gdr_mh_t handle = pin(g, gap->page, GPU_PAGE_SIZE);
@@ -107,7 +107,7 @@ static void page_with_an_allocation_inside_is_pinned(void)
     free_gap(&gap);
 }
 
-/* CUDA knows neither end of the range. Only its export finds the memory in the middle. */
+/* CUDA knows no memory at either end of the range. Only CUDA's export of the range finds the memory in the middle. */
 static void range_with_an_allocation_far_inside_is_pinned(int gpus)
 {
     CUdeviceptr before, inside, after;

@@ -1,6 +1,6 @@
 /*
- * Tests of GPUs of different kinds without gdrdrv. A GPU whose memory can be mapped as a dma-buf works, whatever the
- * others lack. A pin of another GPU's memory fails, and the log names the GPU.
+ * Tests of different GPUs in one system without gdrdrv. Pins work on each GPU whose memory can be mapped as a dma-buf.
+ * A pin of another GPU's memory fails, and the log names that GPU.
  */
 
 #include "kit/library.h"
@@ -87,7 +87,7 @@ static void one_after_the_other(void)
         answer_of(&gpus[i]);
 }
 
-/* Host memory is not blamed on the GPU whose context is current. */
+/* A pin of host memory fails with EINVAL, even if the GPU of the current context cannot map dma-bufs. */
 static void host_memory_is_invalid(void)
 {
     gdr_mh_t handle = {7};
@@ -100,7 +100,7 @@ static void host_memory_is_invalid(void)
     CHECK_EQUAL(handle.h, 7);
 }
 
-/* The page begins and ends outside any allocation, and another GPU's context is current. */
+/* Pins a GPU page that begins and ends outside any allocation, while the context of another GPU is current. */
 static void gpu_is_that_of_the_memory_in_the_page(void)
 {
     CUdeviceptr before, inside, after;
@@ -152,7 +152,7 @@ static const struct gpu *refused;
 
 static void refuse(void)
 {
-    CHECK_OK(gdr_close(open_driver())); /* reads the settings */
+    CHECK_OK(gdr_close(open_driver())); /* gdr_open reads the log's settings */
     check_refused(refused);
 }
 

@@ -16,8 +16,8 @@ static void open_once(void)
 }
 
 /*
- * Returns whether CUDA reports that a GPU's dma-bufs can be mapped. Before CUDA 13.5, it reports only whether they can
- * be exported, and this returns that.
+ * Returns whether CUDA reports that a GPU's dma-bufs can be mapped. Before CUDA 13.5, CUDA reports only whether they
+ * can be exported, so this function then returns whether they can be exported.
  */
 static int can_map(CUdevice device)
 {
@@ -75,7 +75,7 @@ static void map_fails(void)
 {
     void *va = NULL;
 
-    CHECK_OK(gdr_close(gdr_open())); /* reads the settings */
+    CHECK_OK(gdr_close(gdr_open())); /* gdr_open reads the log's settings */
     CHECK(gdr_map(g, handle, &va, GPU_PAGE_SIZE) != 0);
     CHECK(va == NULL);
 }
@@ -99,7 +99,7 @@ static void the_log_of_a_failing_map(void)
     gpu_free(&buffer);
 }
 
-/* CUDA cannot be initialized, so only the pin finds out whether there is a GPU. */
+/* gdr_open does not initialize CUDA, so only the pin finds that there is no GPU. */
 static void open_without_a_gpu_succeeds_and_the_pin_fails(void)
 {
     g = open_driver();

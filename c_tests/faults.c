@@ -26,7 +26,7 @@ static const struct {
 } errors[] = {
     {"ENOMEM", ENOMEM}, {"EINVAL", EINVAL}, {"EAGAIN", EAGAIN}, {"EIO", EIO}, {"EPERM", EPERM}, {"EBUSY", EBUSY},
     {"524", EOPNOTSUPP}, /* Linux's internal ENOTSUPP, which user space has no name for */
-    {"523", EIO}, /* another one */
+    {"523", EIO}, /* Linux's internal EBADCOOKIE, which user space has no name for either */
 };
 enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERRORS_OF_LIBC = ERRORS - 2 };
 
@@ -59,7 +59,7 @@ static void open_fails(void)
     }
     faults("OPEN:EACCES@1");
     CHECK(gdr_open() == NULL);
-    faults("GET_VERSION:minimum_gdr_api_version=131079@1"); /* 2.7 */
+    faults("GET_VERSION:minimum_gdr_api_version=131079@1"); /* version 2.7, which is newer than the library */
     errno = 0;
     CHECK(gdr_open() == NULL);
     CHECK_EQUAL(errno, EPROTONOSUPPORT);
@@ -72,7 +72,7 @@ static void open_fails(void)
 static gdr_t g;
 static gdr_mh_t handle;
 
-/* Runs a part with each error, and checks that its pin works after it. */
+/* Runs part() with each error and a new pin, and checks that the pin works afterwards. */
 static void with_each_error(void (*part)(size_t error))
 {
     for (size_t error = 0; error < ERRORS; error++) {
@@ -132,7 +132,7 @@ static void unmap_fails(size_t error)
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
 }
 
-/* The driver still has the pin, so the handle stays valid for a retry. The mapping has already ended. */
+/* After a failed unpin, the driver still has the pin, so the handle stays valid for a retry. The mapping has ended. */
 static void unpin_fails(size_t error)
 {
     gdr_mh_t other = pin(g, buffer.address, SIZE);
@@ -202,7 +202,8 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
 /* gdr_close continues after a failed call, and returns the first error. */
 static void close_fails(void)
 {
-    /* gdr_close replaces a mapping by a reservation. If both attempts at that fail, it unmaps the mapping. */
+    /* gdr_close replaces each mapping by a reservation. If that fails, it unmaps the mapping. In the second entry, two
+       replacements and one munmap fail. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();
@@ -245,7 +246,7 @@ static void make_a_mapping(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library logs the call, the error and a remedy. The table has two words or phrases of each log. */
+/* The library logs the call, the error and a remedy. The table has a fault and two texts that the log must contain. */
 static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {
@@ -320,9 +321,9 @@ static void check_reserved(void)
 }
 
 /*
- * If the limit of locked memory forbids a reservation (EAGAIN), the library makes it from a smaller one. If the
- * reservation fails otherwise, the library unmaps the range, and reserves it after that. If that also fails, the range
- * stays unmapped.
+ * gdr_unpin_buffer replaces a mapping by a reservation. If the limit of locked memory forbids that (EAGAIN), the
+ * library enlarges a small reservation instead. After other errors, the library first unmaps the range, and then
+ * reserves it. If that also fails, the range stays unmapped.
  */
 static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void)
 {
@@ -339,7 +340,7 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
     CHECK_OK(gdr_close(logging));
     faults(NULL);
 
-    if (slowness() == 1) { /* valgrind also needs address space */
+    if (slowness() == 1) { /* under valgrind, valgrind itself would lack address space */
         CHECK_LOGGED(log_of(unpin_beyond_the_address_space, "3"), "is unmapped");
         CHECK_UNMAPPED(unpinned);
         CHECK_OK(gdr_close(logging));
@@ -433,7 +434,7 @@ static void an_older_driver_describes_a_pin(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Returns whether the platform supports FORCE_PCIE itself. */
+/* Returns whether GPU memory is mapped cached by default. Only on such platforms can the driver force PCIe. */
 static int platform_is_coherent(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
@@ -443,7 +444,8 @@ static int platform_is_coherent(gdr_t g)
     return flag == GDR_MAP_FLAG_REQ_CACHE_MAPPING;
 }
 
-/* With GDRCOPY_FORCE_PCIE_COMPAT, the library pins again without the flag. It must lose no error and no pin. */
+/* With GDRCOPY_FORCE_PCIE_COMPAT, the library repeats a pin that the driver refuses because of FORCE_PCIE, without the
+   flag. No error and no pin may get lost. */
 static void force_pcie_compat_fails_cleanly(void)
 {
     gdr_mh_t handle = {UNTOUCHED};

@@ -56,7 +56,7 @@ static void the_childs_memory_survives(void)
 
 static int descriptor_of(gdr_t connection)
 {
-    return *(int *)(void *)connection; /* -1 with dma-bufs */
+    return *(int *)(void *)connection; /* -1 if the backend is dma-bufs */
 }
 
 static void everything_closed_is_unknown(void)
@@ -67,7 +67,8 @@ static void everything_closed_is_unknown(void)
     check_copies_refused(unmapped, EINVAL);
 }
 
-/* A driver may keep a killed parent's pins as long as a child has a copy of the descriptor, so the child closes it. */
+/* A driver may keep a killed parent's pins as long as a child has a copy of the parent's descriptor. So gdr_close in a
+   child closes the copy. */
 static void close_closes_the_childs_descriptors_only(void)
 {
     int before = open_descriptors();
@@ -80,14 +81,14 @@ static void close_closes_the_childs_descriptors_only(void)
 
     before = open_descriptors();
     CHECK_OK(gdr_close(g));
-    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* with dma-bufs, there is one for each pin */
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* with dma-bufs, each of the two pins has one */
     everything_closed_is_unknown();
     in_child(everything_closed_is_unknown);
 }
 
 static void open_and_close_inherited(void)
 {
-    gdr_t own = open_driver(); /* sets the log level */
+    gdr_t own = open_driver(); /* gdr_open reads the log's settings */
 
     CHECK_OK(gdr_close(g));
     CHECK_OK(gdr_close(own));
@@ -114,7 +115,7 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
     everything_closed_is_unknown();
 }
 
-/* The child opens the same device, and gets a descriptor with the number of its parent's. */
+/* The child's own connection gets a descriptor with the same number as the one that the child has inherited. */
 static void close_leaves_the_childs_own_connection(void)
 {
     int fd = descriptor_of(g);

@@ -6,16 +6,16 @@
  * and lets the GPU kernel go on. A payload that is older than its flag is stale: the CPU took it from one of its
  * buffers, or loaded it too early.
  *
- * The CPU acknowledges a round through host memory. So between two reads of the library, there is no store to the
- * mapping and no fence.
+ * The CPU acknowledges a round through host memory. So between two calls of the library, the program makes no store to
+ * the mapping and executes no fence.
  *
- * After these payloads, others are read by gdrx_read_many. It reads the flag, too, but gdrx_load_u32 reads that in
- * every eighth round. These payloads are words in different cache lines, or adjacent parts of cache lines. Each is read
- * twice: with the flag in GPU memory, and with the flag in host memory. With the latter, the CPU's buffers are as the
- * previous gdrx_read_many has left them.
+ * Then gdrx_read_many reads other payloads, which are words in different cache lines, or adjacent parts of cache lines.
+ * It also reads the flag, except in every eighth round, in which gdrx_load_u32 reads the flag. Each payload is tested
+ * with the flag in GPU memory, and with the flag in host memory. A read of a flag in host memory leaves the CPU's
+ * buffers for GPU memory as the previous gdrx_read_many left them.
  *
  * Usage: freshness [--rounds N], where N counts the rounds of each payload. The default is 100,000, or 100 if gdremu
- * emulates the GPU, because that uses the CPU and reorders nothing.
+ * emulates the GPU, because an emulated GPU runs on the CPU and reorders nothing.
  */
 
 #include <time.h>
@@ -34,8 +34,8 @@
 #define BUFFER GPU_PAGE_SIZE
 
 /*
- * The GPU kernel counts as hung after this many seconds of this thread's CPU time without a new flag. An emulated GPU
- * runs on the same CPUs, and gets the same share of them as this thread.
+ * The GPU kernel counts as hung after this many seconds without a new flag. The seconds are this thread's CPU time,
+ * because an emulated GPU gets the same share of a busy CPU as this thread.
  */
 #define PATIENCE 120
 
@@ -100,19 +100,19 @@ static gdr_mh_t handle;
 static unsigned char *va;
 static struct gdrx_map gdrx;
 
-/* A payload, and how it and its flag are read. */
+/* A payload, and the functions and parameters by which the payload and its flag are read. */
 struct payload {
     enum { BY_CALLS, BY_GDRX } way;
-    int announced_in_host_memory; /* the flag is there */
-    uint32_t words, stride; /* number of words, and bytes from one to the next */
-    size_t alignment, size; /* start past a cache line and size of a read by calls; or 0 and the size of a gdrx_copy */
+    int announced_in_host_memory; /* the flag is in host memory, not in GPU memory */
+    uint32_t words, stride; /* the number of words, and the bytes from the start of one to the start of the next */
+    size_t alignment, size; /* a read's start, in bytes past a cache line, and the bytes of a read or a gdrx_copy */
 };
 
-/* Address of the last round that the CPU has seen, which is in host memory, for the CPU and for the GPU. */
+/* The word in host memory with the number of the last round that the CPU has seen: its CPU address and GPU address. */
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 
-/* The offset of a flag in host memory, in another cache line than the acknowledgment. */
+/* The offset of a flag in host memory from `acknowledged`. The flag is in another cache line. */
 #define ANNOUNCED 256
 
 static void load_gpu_kernel(void)
@@ -157,7 +157,7 @@ static uint32_t read_flag(const struct payload *payload, uint32_t round)
     return flag;
 }
 
-/* Waits for the flag of `round`. If that takes too long, ends the GPU kernel and fails. */
+/* Waits for the flag of `round`. If that takes too long, ends the GPU kernel and the program. */
 static void await_flag(const struct payload *payload, uint32_t round)
 {
     double start = seconds(CLOCK_THREAD_CPUTIME_ID);
@@ -234,7 +234,8 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {4, 16, 24, 32, 64, 128, 256, 1024, 4096};
     static const size_t alignments[] = {0, 1, 4, 60};
     /*
-     * The cache lines of a small gdrx_read_many stay in the CPU's buffers until the next one, if nothing empties these.
+     * Numbers of words that are read at once. The cache lines of a few words could stay in the CPU's buffers until the
+     * next gdrx_read_many, which must not get them from there.
      */
     static const uint32_t gathered[] = {1, 4, 11, MAX_GATHERED}, strides[] = {64, 128, 192};
     /* Items of these sizes are parts of a cache line, cross into the next one, or are whole cache lines. */

@@ -14,7 +14,7 @@
 
 #define SIZE GPU_PAGE_SIZE
 #define MANY 3000
-/* Bytes of the largest copy, because larger ones are not gathered block by block. */
+/* Bytes of the largest copy. Copies above 2 KiB are not gathered together with others, but read one by one. */
 #define LARGEST 9000
 
 static gdr_t g;
@@ -138,7 +138,7 @@ static void words_are_stored_and_loaded(void)
     CHECK(!gdrx_is_word(&all, 2, 4) && !gdrx_is_word(&all, 0, 3) && !gdrx_is_word(&all, 0, 16) && !gdrx_is_word(&all, 0, 0));
 }
 
-/* Stores words to parts of a word of another size. The compiler must not take these for different places. */
+/* Stores small words into parts of a large word. The compiler must not assume that their addresses differ. */
 static void words_of_different_sizes_overlap(void)
 {
     gdrx_store_u64(&all, 0, 0x8877665544332211u);
@@ -168,7 +168,7 @@ static void unfenced_writes_arrive(void)
     CHECK_BYTES(seen, host, SIZE);
 }
 
-/* Maps the buffer again, and attaches its last 512 bytes. Accesses beyond them would fault, or change other memory. */
+/* Attaches only the last 512 bytes of a second mapping. An access behind them would fault or change other memory. */
 static void copies_stay_within_the_map(void)
 {
     gdr_mh_t page = pin(g, buffer.address, SIZE);
@@ -248,7 +248,7 @@ static void only_mapped_bytes_are_attached(void)
     CHECK(all.address == va && all.size == SIZE);
 }
 
-/* Attaches host memory, because this process has no GPU. */
+/* Attaches host memory, because this process has not initialized CUDA. */
 static void fail_in_every_way(void)
 {
     struct gdrx_map map;
@@ -293,7 +293,7 @@ static void child_is_refused(void)
     CHECK_BYTES(seen, host, 8);
 }
 
-/* A plugin may have its own copy of the library, as this one that is loaded under another name. */
+/* A plugin may load its own copy of libgdrx. Here, the copy is a file with another name. */
 static void another_copy_of_the_library_takes_the_map(void)
 {
     int (*const own)(const struct gdrx_map *, const struct gdrx_copy *, size_t) = gdrx_write_many;
@@ -306,7 +306,7 @@ static void another_copy_of_the_library_takes_the_map(void)
     int from, to;
 
     if (dladdr(*(void *const *)&own, &info) == 0 || strstr(info.dli_fname, "libgdrx") == NULL)
-        return; /* linked into this program */
+        return; /* libgdrx is linked into this program statically */
     from = open(info.dli_fname, O_RDONLY);
     to = memfd_create("another libgdrx", MFD_ALLOW_SEALING);
     CHECK(from >= 0 && to >= 0 && fstat(from, &file) == 0);
@@ -339,7 +339,8 @@ static void *use_part(void *argument)
     struct gdrx_map part;
 
     for (long round = 1; round <= rounds_each; round++) {
-        CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART)); /* gdrdrv 2.0 serves only one thread */
+        /* gdrx_attach would call the driver, and gdrdrv 2.0 serves only the thread that opened it. */
+        CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART));
         fill(out, PART, (unsigned)((size_t)round + start));
         for (size_t i = 0; i < PART / 64; i++) {
             writes[i] = (struct gdrx_copy){i * 64, out + i * 64, 64};
@@ -369,7 +370,7 @@ static void threads_share_a_map(void)
         finish_thread(threads[i]);
 }
 
-/* Once mappings of two types are attached, accesses are fenced against each other. */
+/* After mappings of two types were attached, libgdrx also fences accesses to one against accesses to the other. */
 static void mappings_of_several_types(void)
 {
     struct gdrx_map other;
@@ -383,7 +384,7 @@ static void mappings_of_several_types(void)
     unfenced_writes_arrive();
 }
 
-/* Exports an unaligned range of the buffer, if CUDA exports dma-bufs. Uses a mapping of it, if CUDA also maps them. */
+/* Exports an unaligned range of the buffer as a dma-buf. If CUDA supports that and maps it, writes to the mapping. */
 static void memory_is_exported(void)
 {
     uint64_t address = buffer.address + 4099;

@@ -1,7 +1,7 @@
 /*
- * Tests of memory of another process. A process exports GPU memory as a dma-buf and sends the descriptor. The receiver
- * does not use CUDA: it was forked before CUDA was initialized, or started by exec. It maps the memory and uses it,
- * also after the exporter has freed it.
+ * Tests of GPU memory that another process has allocated. The exporter exports the memory as a dma-buf and sends the
+ * descriptor. The receiver does not use CUDA, and was forked before CUDA was initialized, or started by exec. It maps
+ * the memory, and accesses it even after the exporter has freed it.
  */
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 /* The offset of the exported bytes in the buffer. It is not a multiple of the host's or the GPU's page size. */
 #define START (GPU_PAGE_SIZE + 4099)
 #define BYTES 70000
-#define NOT_MAPPED 3 /* the exit status of a receiver that got no descriptor, or could not map it */
+#define NOT_MAPPED 3 /* the exit status of a receiver that got no descriptor, or could not map the dma-buf */
 
 /* The data that is sent together with the descriptor. */
 struct part {
@@ -78,8 +78,8 @@ static void unmapped_in_a_child(struct gdrx_map *map)
 }
 
 /*
- * Maps the memory that an exporter sends, reads its bytes, and writes other bytes to it. After the exporter has freed
- * the memory, these must still be there. Returns the exit status of the process.
+ * Maps the memory that an exporter sends, reads its bytes, and writes other bytes to it. The written bytes must still
+ * be there after the exporter has freed the memory. Returns the exit status of the process.
  */
 static int receive(int socket)
 {
@@ -122,7 +122,7 @@ static int receive(int socket)
     return 0;
 }
 
-/* Exports memory to a receiver, and waits for its end. Returns false if CUDA cannot export the memory or map it. */
+/* Exports memory to a receiver, and waits until it exits. Returns false if the dma-buf cannot be exported or mapped. */
 static bool export_to(int socket, uint32_t flags, pid_t receiver)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     gpu_init();
     bool to_forked = export_to(forked[0], GDR_PIN_FLAG_DEFAULT, receivers[0]);
     bool to_started = export_to(started[0], GDR_PIN_FLAG_FORCE_PCIE, receivers[1]);
-    /* No receiver runs any more, so gdremu can remove its files. */
+    /* This program must not exit before the receivers, because gdremu then removes files that they need. */
     if (!to_forked || !to_started)
         waive("this CUDA does not export dma-bufs, or does not map them");
     return passed("gdrx_shared");

@@ -23,7 +23,7 @@ static void refused(gdr_mh_t handle)
     check_copies_refused(handle, EINVAL);
 }
 
-/* Checks that every function that takes a gdr_t refuses this one. */
+/* Checks that every function that takes a gdr_t refuses `stranger`. */
 static void not_a_connection(gdr_t stranger, gdr_mh_t a_pin)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -84,7 +84,7 @@ static void foreign_handles(gdr_mh_t a_pin)
     CHECK_OK(gdr_unmap(g, a_pin, va, GPU_PAGE_SIZE));
     check_handle_refused(other, a_pin, EINVAL);
 
-    /* A gdr_t is not a handle, and a handle is not a gdr_t. */
+    /* A gdr_t in place of a pin's handle is refused, and so is a pin's handle in place of a gdr_t. */
     refused(forged((void *)g));
     refused(forged((void *)other));
     not_a_connection((gdr_t)(uintptr_t)a_pin.h, a_pin);
@@ -111,7 +111,7 @@ static void used_up_handles(gdr_mh_t a_pin)
     check_works(g, a_pin, GPU_PAGE_SIZE);
 }
 
-/* The library reuses the slots of handles as late as possible. */
+/* The library issues the number of an ended handle again only after a very large number of other handles. */
 static void stale_handles_stay_refused(gdr_mh_t a_pin)
 {
     gdr_mh_t stale = pin(g, buffer.address, GPU_PAGE_SIZE);

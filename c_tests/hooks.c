@@ -11,7 +11,7 @@
 
 #define SIZE GPU_PAGE_SIZE
 #define VICTIMS 64
-#define ROUNDS 1200 /* more than two steps of handles */
+#define ROUNDS 1200 /* more than two times 512, the number of handles that the library gets memory for at once */
 
 static struct gpu_buffer buffer;
 static gdr_t g;
@@ -20,7 +20,7 @@ static void *current_va, *other_va;
 static gdr_mh_t victims[VICTIMS];
 static int next_victim;
 
-/* mmap and the others call this function, unless it is NULL. */
+/* The program's mmap, munmap, madvise and ioctl call this function first, unless it is NULL. */
 static void (*volatile hook)(void);
 /* The number of calls of `hook`. */
 static int hooked;
@@ -33,7 +33,7 @@ static void call_hook(const void *caller)
 
     if (now == NULL || dladdr(caller, &of) == 0 || strstr(of.dli_fname, "/libgdrapi.so") == NULL)
         return; /* the caller is gdremu or another library */
-    hook = NULL; /* calls that the function makes have no hook */
+    hook = NULL; /* system calls that the hook causes have no hook */
     hooked++;
     now();
     hook = now;
@@ -124,7 +124,7 @@ static void call_for_another_handle(void)
         CHECK_OK(gdr_unpin_buffer(g, victims[next_victim++]));
 }
 
-/* A pin or unpin is refused while the library takes or gives back memory for handles. */
+/* gdr_pin_buffer and gdr_unpin_buffer may be refused while the library takes or gives back memory for handles. */
 static void call_that_may_be_refused(void)
 {
     gdr_info_t info;

@@ -77,7 +77,7 @@ static void info_after_a_free_is_the_drivers(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* A small unaligned pin is reported as the page around it, and a partly mapped pin as all of its pages. */
+/* The info of a small unaligned pin describes the page around it, and that of a partly mapped pin all its pages. */
 static void info_reports_the_whole_pin(gdr_t g, CUdeviceptr address)
 {
     gdr_mh_t small = pin(g, address + 100, 8);

@@ -1,6 +1,7 @@
 /*
- * Without gdrdrv, gdr_open loads libcuda once and never unloads it. It holds no lock at that time which a forked child
- * could find held. This program runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
+ * Without gdrdrv, gdr_open loads libcuda once and never unloads it. While it loads libcuda, it holds no lock, because a
+ * child that is forked then would wait forever for the lock. This program runs outside gdremu, with
+ * fake_cuda/libcuda.so.1 on the library path.
  */
 
 #include "kit/check.h"

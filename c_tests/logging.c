@@ -1,4 +1,5 @@
-/* Tests that the library logs to stderr only if GDRCOPY_ENABLE_LOGGING is set, and from GDRCOPY_LOG_LEVEL on. */
+/* Tests that the library logs to stderr only if GDRCOPY_ENABLE_LOGGING is set, and only the level GDRCOPY_LOG_LEVEL and
+   more severe ones. */
 
 #include "kit/library.h"
 #include "logged.h"
@@ -13,7 +14,7 @@ enum level { DEBUG = 1, INFO, WARN, ERROR, LEVELS };
 
 static const char *const prefixes[LEVELS] = {"", "DBG:  ", "INFO: ", "WARN: ", "ERR:  "};
 
-/* The number of lines of each level, and all text, of one run. */
+/* The log of one run: the number of lines of each level, and the whole text. */
 struct log {
     int lines[LEVELS];
     const char *text;
@@ -132,7 +133,7 @@ static void errors_name_the_call_and_the_cause(void)
     CHECK_LOGGED(log.text, "gdr_pin_buffer");
     CHECK_LOGGED(log.text, "gdr_close");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
-    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* this remedy helps against another error */
+    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* this remedy is for another error */
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)
@@ -177,7 +178,7 @@ static void pin_over_pcie(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Remedies use the names of the header. */
+/* The remedies in the log use the names of functions and arguments in gdrapi.h. */
 static void remedies_name_functions_and_arguments(void)
 {
     gpu_init();
@@ -197,8 +198,8 @@ static void open_and_close(void)
 }
 
 /*
- * GDRCOPY_ISA names a routine that every CPU supports. It may be set too late to have an effect, which must not be
- * reported as unsupported.
+ * Sets GDRCOPY_ISA to a copy routine that every CPU supports. This is too late to have an effect, because the library
+ * has selected a routine. The library must not log that it does not know the routine.
  */
 static void known_isa_logs_no_warning(void)
 {
@@ -217,7 +218,7 @@ static void a_routine_is_selected_once(void)
     CHECK_NOT_LOGGED(log_of(open_and_close, "1"), selected);
 }
 
-/* Any CPU has the routine `portable`. */
+/* The log must name the copy routines that the CPU supports. Every CPU supports `portable`. */
 static void unknown_isa_logs_the_names_that_exist(void)
 {
     static const char *const unknown[] = {"abacus", "sse4.1", "plain", ""};
@@ -234,7 +235,7 @@ static void unknown_isa_logs_the_names_that_exist(void)
     }
 }
 
-/* A line has at most 1,024 bytes. This one has a name of any length in it. */
+/* A line of the log has at most 1,024 bytes. The line here contains the value of GDRCOPY_ISA, which may be longer. */
 static void a_long_line_is_cut_off(void)
 {
     enum { MOST = 1024 };
@@ -254,7 +255,7 @@ static void a_long_line_is_cut_off(void)
     }
 }
 
-/* A variable of earlier versions logs one line, which says what to use instead. */
+/* If a variable is set that only earlier versions read, the library logs one line that says what to use instead. */
 static void variables_that_are_gone_log_a_warning(void)
 {
     static const char *const gone[][2] = {
@@ -272,7 +273,7 @@ static void variables_that_are_gone_log_a_warning(void)
     }
 }
 
-/* Returns whether the path, which ends with its line, is that of this library. */
+/* Returns whether the path, which ends at the end of the line, names the file of the loaded library. */
 static int is_this_library(const char *path)
 {
     char name[4096] = "";
@@ -303,7 +304,7 @@ static void the_library_logs_its_version_and_file(void)
 
 int main(void)
 {
-    dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* no gdr_open here, because some lines are logged once per process */
+    dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* without gdr_open, which logs some lines once per process */
     in_child(known_isa_logs_no_warning);
     in_child(a_routine_is_selected_once);
     in_child(unknown_isa_logs_the_names_that_exist);

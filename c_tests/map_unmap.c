@@ -146,7 +146,7 @@ static void unmap_accepts_any_range(void)
     unmaps_all_with(NULL, SIZE_MAX, 0);    /* too large a size */
     unmaps_all_with(others, SIZE, 0);      /* memory that is not the library's */
     unmaps_all_with((void *)(uintptr_t)buffer.address, SIZE, 0); /* the device address, as DPDK passes it */
-    memset(others, 1, SIZE);               /* still mapped */
+    memset(others, 1, SIZE);               /* this memory is still mapped */
     CHECK(munmap(others, SIZE) == 0);
 
     char *va = map(g, handle, SIZE);
@@ -168,7 +168,7 @@ static void unmap_without_mapping_is_refused(void)
 
     void *va = map(g, handle, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    /* A mapping that now has the address must stay. */
+    /* Other memory that is now mapped at the address must stay. */
     memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     CHECK_EQUAL(memory, va);
     CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
@@ -207,7 +207,7 @@ static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
     return memory;
 }
 
-/* gdrapi.h warns programs of this. */
+/* The calls also act on other memory that a program has mapped in place of a mapping. gdrapi.h warns of this. */
 static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
 {
     gdr_t another = gdr_open();
@@ -242,8 +242,8 @@ static const struct request {
 
 /*
  * Maps another pin of the buffer by a request, and returns the type of the mapping, or NONE if the request is refused.
- * gdrdrv 2.5 and later refuses a type with EOPNOTSUPP. Earlier drivers and dma-bufs refuse it with EINVAL. The request
- * of a mapping holds for one mapping.
+ * gdrdrv 2.5 and later refuses a type with EOPNOTSUPP. Earlier drivers and dma-bufs refuse it with EINVAL. A requested
+ * mapping type holds only for one mapping, so the next mapping of the pin has the usual type again.
  */
 static gdr_mapping_type_t map_by_request(const struct request *request, gdr_mapping_type_t usual)
 {
@@ -288,7 +288,7 @@ static void end(void)
     gpu_free(&buffer);
 }
 
-/* Maps the buffer with the usual type, and by each request at the same time. Returns how many had another type. */
+/* Maps the buffer with the usual type, and also by each request. Returns how many requests led to another type. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
 {
     int others = 0;

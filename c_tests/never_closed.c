@@ -1,6 +1,6 @@
 /*
- * A program that does not close its connection and pins before it exits, as DPDK and TensorRT-LLM do not. A leak
- * checker must find the library's memory for them reachable, without a suppression.
+ * A program that exits without closing its connection and its pins, as DPDK and TensorRT-LLM do. A leak checker must
+ * find that the library's memory for the connection and the pins is still reachable.
  */
 
 #include "kit/library.h"

@@ -11,7 +11,7 @@
 #define UNTOUCHED 0x5a5a5a5aUL
 #define PINS 100
 
-/* The library is at these addresses. While `failing` is set, its allocations fail. */
+/* The range of addresses of the library's code. While `failing` is set, allocations by this code fail. */
 static uintptr_t library_start, library_end;
 static volatile int failing, refused;
 
@@ -31,7 +31,7 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
-/* Returns whether an allocation must fail that this code asks for, and counts it. */
+/* Returns whether an allocation that the code at this address asks for must fail. Counts the failures. */
 static int fails_for(const void *code)
 {
     int fails = failing && library_start <= (uintptr_t)code && (uintptr_t)code < library_end;
@@ -171,7 +171,7 @@ static void maps_copies_and_questions_need_none(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Gives back all handles of PINS pins, some of them mapped, and their connection. */
+/* Makes PINS mapped pins. Then unmaps two, unpins half of them, and closes the connection, all without any memory. */
 static void release(void)
 {
     gdr_mh_t handles[PINS];

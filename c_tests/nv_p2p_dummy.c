@@ -1,6 +1,7 @@
 /*
- * If gdrdrv is bound to nv-p2p-dummy, its device opens, but refuses every pin. Then gdr_open uses dma-bufs, or returns
- * NULL and logs what to do. gdremu emulates such a system.
+ * nv-p2p-dummy is a kernel module that only serves to build gdrdrv without the GPU driver. If gdrdrv is bound to it,
+ * /dev/gdrdrv opens, but refuses every pin. Then gdr_open uses dma-bufs, or returns NULL and logs what to do. gdremu
+ * emulates such a system.
  */
 
 #include "logged.h"

@@ -107,7 +107,7 @@ static void *closes(void *g)
     return NULL;
 }
 
-/* A process whose first thread ends by pthread_exit ends with its last thread. */
+/* After pthread_exit of the first thread, the process continues until its last thread ends, here after gdr_close. */
 static void first_thread_ends_first(void)
 {
     start_thread(closes, open_driver());
@@ -122,7 +122,7 @@ int main(void)
     descriptors_are_given_back();
     connections_are_independent();
     close_unmaps_and_unpins(MEM_ALLOC);
-    int before = open_descriptors(); /* including those that the library keeps */
+    int before = open_descriptors(); /* includes descriptors that the library keeps open */
     close_unmaps_and_unpins(MEM_CREATE);
     CHECK_EQUAL(open_descriptors(), before);
     open_fails_cleanly_without_descriptors();

@@ -5,7 +5,7 @@
 #define KIB 1024UL
 #define UNTOUCHED 0x5a5a5a5aUL
 
-/* A range to pin with both functions. */
+/* A range to pin by gdr_pin_buffer and by gdr_pin_buffer_v2. */
 struct attempt {
     size_t offset; /* from the start of a buffer of 512 KiB */
     size_t size;
@@ -14,13 +14,13 @@ struct attempt {
 
 static const struct attempt good[] = {
     {0, 256 * KIB, 4},                /* whole pages */
-    {0, 1, 1},                        /* rounded out */
+    {0, 1, 1},                        /* one byte takes a whole page */
     {0, 64 * KIB + 1, 2},             /* one byte into the next page */
     {4, 64 * KIB, 2},                 /* unaligned, in two pages */
     {64 * KIB - 1, 2, 2},             /* one byte on each side of a boundary */
-    {4 * KIB, 4 * KIB, 1},            /* aligned to the system's pages only */
+    {4 * KIB, 4 * KIB, 1},            /* aligned to host pages, not to GPU pages */
     {100 * KIB, 100 * KIB, 3},        /* unaligned at both ends, in pages 1 to 3 */
-    {12345, 0, 1},                    /* the driver pins one page for an unaligned size of 0 */
+    {12345, 0, 1},                    /* a size of 0 at an unaligned address takes one page */
 };
 
 /* Returns how many bytes are pinned: whole pages, and a page for a size of 0. */
@@ -60,7 +60,7 @@ static void ranges_are_rounded_out_to_pages(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* Both functions refuse, and do not write *handle. */
+/* Checks that both pin functions refuse the range, and do not write *handle. */
 static void refused(gdr_t g, unsigned long address, size_t size)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -147,7 +147,7 @@ static void wrong_tokens_are_ignored_or_refused(void)
     }
 }
 
-/* Drivers before 2.5 have no flags, so pins with flags fail. */
+/* The library ignores unknown flags, except with drivers before 2.5, which have no flags, so that any flag fails. */
 static void unknown_flags_are_ignored(void)
 {
     static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};
@@ -183,7 +183,7 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* The variable lets FORCE_PCIE succeed on a GPU that has only PCIe, where the default pin also goes through PCIe. */
+/* GDRCOPY_FORCE_PCIE_COMPAT lets FORCE_PCIE succeed on a GPU that has only PCIe, where all pins go through PCIe. */
 static void force_pcie_can_be_made_to_succeed(void)
 {
     gdr_mh_t handle = {0};

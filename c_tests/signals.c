@@ -1,6 +1,6 @@
 /*
- * Tests of copies in a signal handler, whatever the interrupted thread is doing in the library. Also tests copies that
- * a signal handler leaves by siglongjmp: they hold no lock.
+ * Tests copies in a signal handler, whatever the interrupted thread is doing in the library. Also tests copies that a
+ * signal handler ends by siglongjmp. They must hold no lock.
  */
 
 #include "kit/fault.h"
@@ -20,7 +20,7 @@ static char pattern[LONGEST];
 static long copies, failures, done;
 static sem_t handled;
 
-/* Reads the pattern, and writes it to another place. */
+/* Handles a signal: copies the pattern from the mapping, and to another place of the mapping. */
 static void copying(int signal)
 {
     size_t size = 1 + (size_t)copies % LONGEST;
@@ -37,7 +37,7 @@ static void copying(int signal)
     errno = before;
 }
 
-/* Sends signals, each when the one before was handled. */
+/* Sends a signal to the thread again and again, each time after the previous signal was handled. */
 static void *sending(void *argument)
 {
     pthread_t *thread = argument;
@@ -50,7 +50,7 @@ static void *sending(void *argument)
     return NULL;
 }
 
-/* Opens, pins, maps, and copies data of its own. Ends these by different functions in different rounds. */
+/* Opens, pins, maps and copies. In some rounds, leaves the unmap or the unpin to the function that is called next. */
 static void one_round(CUdeviceptr address, unsigned round)
 {
     static char sent[SIZE], got[SIZE];
@@ -98,9 +98,9 @@ static void copies_work_in_a_signal_handler(void)
     gpu_free(&buffer);
 }
 
-/* ---- Copies that a handler leaves ---- */
+/* ---- Copies that a signal handler ends by siglongjmp ---- */
 
-/* Copies, and returns the signal whose handler left the copy, or 0. valgrind.supp knows this function by name. */
+/* Copies, and returns the signal whose handler ended the copy, or 0. valgrind.supp has the name of this function. */
 __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, void *host, size_t size, int is_write)
 {
     struct fault_handlers old = catch_faults();
@@ -113,7 +113,7 @@ __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, vo
     return signal;
 }
 
-/* Leaves copies of all kinds: a word, a small copy, and whole cache lines. */
+/* Makes copies of all kinds, which must end by the signal `wanted`: a word, a small copy, and whole cache lines. */
 static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
 {
     static const size_t sizes[] = {8, 100, SIZE};

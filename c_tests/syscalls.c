@@ -133,7 +133,8 @@ static void an_unsupported_type_costs_one_call(void)
     take_calls();
 }
 
-/* In persistent mode, only the library changes info and flag, so it asks for the mode at most once and no more. */
+/* In persistent mode, only calls of the library change a pin's info and callback flag. So after a map, the library asks
+   the driver for the mode at most once, and for nothing else. */
 static void info_and_flag_are_known_in_persistent_mode(void)
 {
     gdr_t g = opened();

@@ -1,4 +1,4 @@
-/* Threads may call any function at any time. Here, some copy while others pin, map, unmap, unpin, open and close. */
+/* Threads may call any function at any time. Here, some threads copy while others call the other functions. */
 
 #include "kit/library.h"
 
@@ -105,7 +105,7 @@ static void copies_work_while_other_threads_pin_and_unpin(void)
     finish_thread(one_opener);
 }
 
-/* ---- Two threads race for one handle, and each step succeeds exactly once ---- */
+/* ---- Two threads call the same function for one handle, and exactly one of them succeeds ---- */
 
 static gdr_mh_t contended;
 static void *contended_va;

@@ -1,7 +1,7 @@
 /*
- * Tests of pins with an address that is not a multiple of GPU_PAGE_SIZE, or with dma-bufs of the host's page size. Such
- * pins can be mapped only with GDRCOPY_ALLOW_UNALIGNED_MAP=1. The mapping then starts at the page that gdr_get_info
- * returns, below the pinned address, and its size counts from the pinned address.
+ * Tests of pins whose address is not a multiple of the page size, which is GPU_PAGE_SIZE, or with dma-bufs the host's.
+ * Such pins can be mapped only with GDRCOPY_ALLOW_UNALIGNED_MAP=1. The mapping then starts at the page that
+ * gdr_get_info returns, below the pinned address. The mapped size counts from the pinned address.
  */
 
 #include "bodies.h"
@@ -22,7 +22,7 @@ enum { RANGES = sizeof(ranges) / sizeof(ranges[0]) };
 static struct gpu_buffer buffer;
 static gdr_t g;
 
-/* Opens the driver with this value of the variable, or without it if the value is NULL. */
+/* Opens the driver with this value of GDRCOPY_ALLOW_UNALIGNED_MAP, or without the variable if `value` is NULL. */
 static void begin(const char *value)
 {
     if (value != NULL)
@@ -101,7 +101,7 @@ static void unaligned_pins_map_when_allowed(void)
     end();
 }
 
-/* The variable does not affect aligned pins, and sizes beyond the pin stay refused. */
+/* GDRCOPY_ALLOW_UNALIGNED_MAP does not affect aligned pins, and maps beyond the end of a pin stay refused. */
 static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
 {
     void *va = UNTOUCHED;
