@@ -1,6 +1,6 @@
-//! Runs the C programs of `c_tests`. There is one test for each program, way to run it and profile of gdremu, with the
-//! name `WAY::PROFILE::PROGRAM`. The filter can be several filters with commas between them. `c_tests/README.md` says
-//! more.
+//! Runs the C programs of `c_tests`. There is one test for each combination of a program, a way to run it and a profile
+//! of gdremu. The test's name is `WAY::PROFILE::PROGRAM`. The filter on the command line can be several filters with
+//! commas between them. `c_tests/README.md` describes the ways and the programs.
 
 mod logged;
 
@@ -14,7 +14,7 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Profiles for most programs that are linked with the library. [`Runner::applies`] has those of the other ways.
+/// Profiles for most programs that are linked with the library. [`Runner::applies`] selects the profiles of other ways.
 const GENERAL: &[&str] = &[
     "default",
     "defects",
@@ -43,15 +43,15 @@ const SPECIAL: &[&str] = &[
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
 /// Profiles for gdrcopy_sanity in addition to `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
-/// The profiles of which gdremu can emulate the driver over a real GPU.
+/// The profiles whose driver gdremu can emulate on a real GPU.
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["madvise", "mprotect", "access"];
 
-/// Programs that fork after gdr_open or gdrx_attach. A child has no pointer to the objects of its parent's library, so
-/// valgrind calls these lost there.
+/// Programs that fork after gdr_open or gdrx_attach. In the child, the library has no pointer to its parent's objects,
+/// so valgrind would report these objects as lost.
 const FORKING: &[&str] = &["abi_consumers", "faults", "fork", "gdrx", "gdrx_cxx", "libcuda_load", "open_fails"];
 
 /// gdremu's exit status if a program ended with buffers still pinned, whatever its own status was.
@@ -72,9 +72,9 @@ enum Way {
     Sanitized,
     /// `Linked`, under memcheck.
     Valgrind,
-    /// `Linked`, with all rounds of repeated calls. On the same profile, `Linked` makes a hundredth of them.
+    /// `Linked`, but calls are repeated in full, of which `Linked` makes a hundredth on profiles other than `default`.
     Thorough,
-    /// `Linked`, with the library of `c_tests/another`. libgdrx must need only the functions of the C API.
+    /// `Linked`, with the library of `c_tests/another`, because libgdrx must need only the functions of the C API.
     Another,
     /// `Linked`, with a system call that fails with an error, as in a sandbox.
     Denied(&'static str, &'static str),
@@ -122,7 +122,7 @@ fn main() {
     if runner.hardware != Hardware::Emulated {
         arguments.test_threads = Some(1); // All tests use one GPU, and some count its pins.
     } else if arguments.test_threads.is_none() {
-        // The programs wait half of the time.
+        // The programs sleep half of the time, so two threads per CPU keep the CPUs busy.
         arguments.test_threads = thread::available_parallelism().ok().map(|cores| 2 * cores.get());
     }
     eprintln!("testing {}", runner.loaded_library().unwrap_or_else(|why| panic!("{why}")));
@@ -140,10 +140,10 @@ fn selects(filters: &str, exact: bool, name: &str) -> bool {
 }
 
 impl Runner {
-    /// Builds everything, unless the bundle of `make gpu-bundle` has it, or `GDRCOPY_TEST_BUILT` says that it is built.
+    /// Builds everything, unless a bundle of `make gpu-bundle` is used, or `GDRCOPY_TEST_BUILT` says that it is built.
     fn prepare() -> Result<Runner, String> {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
-            // The variable is read at run time, because a copied tree has a program that was built elsewhere.
+            // The variable is read at run time, because this program may have been built in another tree and copied.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
             // The bundle may run on another computer than the one that built it.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
@@ -283,7 +283,7 @@ impl Runner {
     /// Returns whether the program is made for the profile and the way.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
         if matches!(way, Way::Denied(..)) && self.hardware != Hardware::Emulated {
-            return false; // NVIDIA's driver makes the same calls.
+            return false; // NVIDIA's libcuda makes the same system calls.
         }
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
@@ -304,7 +304,7 @@ impl Runner {
             ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
-            ("dlopen", Way::Preloaded) => false, // It tests when the library is loaded.
+            ("dlopen", Way::Preloaded) => false, // It tests when the library gets loaded.
             ("address_space", Way::Valgrind) => false, // valgrind needs the addresses that this program denies itself.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
@@ -341,7 +341,7 @@ impl Runner {
     fn run_program(&self, program: &str, way: Way, profile: &str) -> Result<Completion, Failed> {
         let mut binary = self.plain.join(program);
         let mut command = match program {
-            // These run as on a computer without any driver.
+            // These programs run without gdremu, as on a computer without any driver.
             "open_fails" | "libcuda_load" => Command::new(self.beside.join("watched")),
             _ => self.launcher(profile, program != "never_closed"),
         };
@@ -358,7 +358,7 @@ impl Runner {
             path.push(self.root.join("build/c_tests/fake_cuda"));
         }
         command.env("LD_LIBRARY_PATH", path);
-        // These runs are slow, or repeat what others have tested.
+        // The program repeats less in runs that are slow, or that test much of what other runs test, too.
         let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.hardware == Hardware::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");
@@ -416,7 +416,7 @@ impl Runner {
                 let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
                 return Ok(Completion::ignored_with(reason));
             }
-            // Either the program lacks an unpin, or a check failed before it.
+            // Either the program does not unpin, or a check failed before the unpin.
             (Some(LEAK), _) => "pins were left behind".into(),
             (Some(HUNG), _) => "it hung".into(),
             _ => status.to_string(),

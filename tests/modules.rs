@@ -29,14 +29,14 @@ struct Source {
     globs: Vec<Vec<String>>,
     /// The paths that this module names, and their line numbers.
     named: Vec<(Vec<String>, usize)>,
-    /// The file has no unsafe code and no module with a file of its own, so it should forbid unsafe code. But neither
-    /// it nor a module around it does so.
+    /// True if the file should forbid unsafe code, because it has none and declares no module with a file of its own,
+    /// but neither the file nor a module around it forbids unsafe code.
     lacks_forbid: bool,
 }
 
 type Crate = BTreeMap<Module, Source>;
 
-/// The modules that each module uses, with the number of a line that uses them.
+/// The modules that each module uses, each with the number of a line that uses it.
 type Uses<'a> = BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>;
 
 fn main() -> ExitCode {
@@ -105,8 +105,8 @@ fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
     };
     reader.visit_file(&parsed);
     let is_forbidden = is_forbidden || text.contains("#![forbid(unsafe_code)]");
-    // A module cannot allow what the module around it forbids, so a module with others inside need not forbid unsafe
-    // code.
+    // A module that forbids unsafe code forbids it in the modules inside, too. Those may need it, so only modules
+    // without others inside must forbid it.
     let is_leaf = reader.children.is_empty();
     reader.source.lacks_forbid = is_leaf && !is_forbidden && !is_unsafe(text.parse().expect("what syn parsed"));
     sources.insert(module.clone(), reader.source);
@@ -138,13 +138,13 @@ struct Reader {
     source: Source,
     /// The inline modules around the item that is visited.
     inline: Vec<String>,
-    /// Modules that have files, and the path that an attribute gives.
+    /// The modules that this file declares and that have files, each with the path of its attribute `path`.
     children: Vec<(String, Option<String>)>,
 }
 
 impl Reader {
-    /// Adds a path that is named at this place. In an inline module, `super` is the module around it, which may be the
-    /// file.
+    /// Adds a path that is named in the module `inline`. Removes each leading `super` that leads from an inline module
+    /// to the module around it in the same file.
     fn names(&mut self, mut path: Vec<String>, line: usize) {
         for _ in 0..self.inline.len() {
             match path.first().map(String::as_str) {
@@ -152,7 +152,7 @@ impl Reader {
                 _ => break,
             }
         }
-        // `pub(crate)` and `pub(super)` in the arguments of a macro use nothing.
+        // `pub(crate)` and `pub(super)` in the arguments of a macro use no module.
         let is_visibility = path == ["crate"] || path == ["super"];
         if !path.is_empty() && path != ["Self"] && !is_visibility {
             self.source.named.push((path, line));
@@ -198,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// Adds the paths in the arguments of a macro. The syntax of these is not known.
+    /// Adds the paths in the arguments of a macro, whose syntax is not known, by joining words with `::` between them.
     fn macro_input(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;
@@ -227,7 +227,7 @@ impl Reader {
     }
 }
 
-/// Returns whether this is compiled for tests only.
+/// Returns whether an item with these attributes is compiled for tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Ok(list) = attribute.meta.require_list() else {
@@ -296,7 +296,7 @@ impl Visit<'_> for Reader {
         self.import(&item.tree, Vec::new(), is_public, line);
     }
 
-    fn visit_visibility(&mut self, _: &Visibility) {} // `pub(super)` uses nothing.
+    fn visit_visibility(&mut self, _: &Visibility) {} // `pub(super)` uses no module.
 
     fn visit_path(&mut self, path: &syn::Path) {
         if let Some(first) = path.segments.first()
@@ -343,7 +343,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
             "crate" => at.clear(),
             "self" => {}
             "super" => drop(at.pop()?),
-            _ if path.len() == 1 && sources.contains_key(&child) => return None, // The path is a variable.
+            _ if path.len() == 1 && sources.contains_key(&child) => return None, // The path is the name of a variable.
             _ if sources.contains_key(&child) => at = child,
             _ => {
                 let source = &sources[&at];
@@ -361,7 +361,8 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
                         return Some(definer);
                     }
                 }
-                // If the path has led here, a macro makes the item. Else it is an item of another crate.
+                // If the path starts with a module of this crate, a macro defines the item. Otherwise the item is from
+                // another crate.
                 if rest.len() == path.len() {
                     return None;
                 }

@@ -1,4 +1,5 @@
-//! Checks that each deliberate defect still applies. `make mutants` checks that the tests catch it.
+//! Checks that the text that each deliberate defect of `mutants.toml` replaces is still in its file, once. `make
+//! mutants` checks that the tests catch the defects.
 
 #[path = "mutants/list.rs"]
 mod list;

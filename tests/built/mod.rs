@@ -1,12 +1,12 @@
-//! Builds other files that tests run or load (gdremu, the library, examples), because `cargo test` does not build them
-//! for a test.
+//! Builds the files that tests run or load (gdremu, the library, examples), because `cargo test` does not build the
+//! files of other packages.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Builds these packages in the profile of this test, and returns the path of one of their files.
+/// Builds the packages that tests need, in cargo's profile of this test, and returns the path of one of their files.
 pub(crate) fn built(file: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let packages = ["gdremu", "gdremu-cuda", "libgdrapi", "gdrx", "gdrcopy"].map(|package| ["--package", package]);
@@ -29,7 +29,8 @@ fn build(targets: &[&str]) -> PathBuf {
     // TARGET/TRIPLE/PROFILE/deps/TEST.
     let test = env::current_exe().expect("a path");
     let directory = test.ancestors().nth(2).expect("a profile's directory");
-    // ci/scripts/as-other-user.sh runs, as a user that cannot build, tests for which root has built everything.
+    // ci/scripts/as-other-user.sh sets this variable, because it runs the tests as a user that cannot build. Root has
+    // built everything before.
     if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
         return directory.to_owned();
     }
@@ -39,7 +40,7 @@ fn build(targets: &[&str]) -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--profile", profile]).args(targets);
-    // The variable is read at run time, because a copied tree has a program that was built elsewhere.
+    // The variable is read at run time, because this program may have been built in another tree and copied with it.
     cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()

@@ -1,7 +1,7 @@
 //! Makes the checks of `crates/gdrcopy-core/tests/copy_routines` in one single-threaded program, for `run.sh`.
 //!
-//! Debian 12's qemu-user hangs when a program for these machines creates a thread, which rules out
-//! the test harness of Rust.
+//! Rust's test harness cannot be used, because it creates threads. A program for AArch64 or POWER that creates a thread
+//! hangs in Debian 12's qemu-user.
 
 #[path = "../../crates/gdrcopy-core/src/routines/mod.rs"]
 pub mod routines;
@@ -17,7 +17,7 @@ mod subject;
 
 use routines::{Item, Shape};
 
-/// `run.sh` looks at the fences in the code of this function.
+/// `run.sh` disassembles this function and checks its fences.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn probe_write(dst: &mut u32, src: &u32) {
@@ -38,7 +38,7 @@ extern "C" fn probe_read(dst: &mut u32, src: &u32) {
 #[inline(never)]
 extern "C" fn probe_gather(dst: &mut [u8; 16], src: &[u8; 16]) {
     let item = Item { dst: dst.as_mut_ptr(), src: src.as_ptr(), len: 16 };
-    // SAFETY: both sides are references to 16 bytes, and those of the device side are all of an aligned block.
+    // SAFETY: both sides are references to 16 bytes. The blocks that are loaded lie in the pages of `src`.
     unsafe { routines::gather(routines::best(), Shape::MIXED, 1, |_| item) };
 }
 

@@ -15,8 +15,8 @@ has_std() {
     ls "$(rustc --print target-libdir --target "$1" 2>/dev/null)"/libstd-*.rlib >/dev/null 2>&1
 }
 
-# Unpacks Debian's Rust toolchain, with the libraries of the other machines, into $work/debian. They cannot be installed
-# if the archives of the machines have different versions.
+# Unpacks Debian's Rust toolchain, with the libraries for AArch64 and POWER, into $work/debian. apt could not install
+# the packages while Debian's archive has different versions of them for the three archs.
 unpack_debian_rust() {
     debian=$work/debian
     [ -e "$debian/complete" ] && return
@@ -29,8 +29,8 @@ unpack_debian_rust() {
         "apt-$command" -o Dir::State::Lists="$debian/lists" -o APT::Architectures::=amd64 \
             -o APT::Architectures::=arm64 -o APT::Architectures::=ppc64el "$@"
     }
-    # The update may fail for a part of the archive that is being renewed. If packages are missing, the script fails
-    # below.
+    # The update may fail for a part of Debian's archive that is just being updated. If packages are missing, the script
+    # fails below.
     apt get update || true
     versions() { apt cache madison "$1" | awk '{ print $3 }'; }
     version=
@@ -44,8 +44,8 @@ unpack_debian_rust() {
         echo "no version of rustc-web for AMD64, ARM64 and PPC64EL; try a later apt-get update" >&2
         exit 1
     fi
-    upstream=${version%%+*}                             # 1.85.0 of 1.85.0+dfsg3-1~deb12u3
-    driver=libstd-rust-web-${upstream%.*}               # the shared library with the compiler itself
+    upstream=${version%%+*}                             # for example 1.85.0 of 1.85.0+dfsg3-1~deb12u3
+    driver=libstd-rust-web-${upstream%.*}               # this package has the compiler's shared library
     # shellcheck disable=SC2046 # One word for each package.
     "$root/ci/scripts/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
     apt get download "rustc-web=$version" "$driver=$version" \
@@ -69,9 +69,9 @@ compile() {
     fi
 }
 
-# check_fences MACHINE PROGRAM FUNCTION FENCES: checks the fences, and the loads and stores of words, in a function, in
-# order. A call of the copy routine, if it is not inlined, is found, too. A * stands for any of these, for example those
-# for attached mappings of several types.
+# check_fences MACHINE PROGRAM FUNCTION FENCES: checks that a function has this sequence of fences, loads of words
+# ("load") and stores of words ("store"). A call of a copy routine that is not inlined is "call". A * stands for any
+# sequence, for example for the fence after an access while mappings of several types are attached.
 check_fences() {
     found=$("$1-linux-gnu-objdump" --disassemble="$3" "$work/$2" | awk -F'\t' '
         $3 ~ /^(dmb|dsb)$/ { print $3, $4 }
@@ -80,7 +80,7 @@ check_fences() {
         $3 == "hint" && $4 ~ /^#0x6/ { print "dgh" }
         $3 ~ /^lwz / || $3 == "ldr" && $4 ~ /^w/ { print "load" }
         $3 ~ /^stw / || $3 == "str" && $4 ~ /^w/ { print "store" }' | uniq | tr '\n' ' ')
-    # shellcheck disable=SC2254 # A pattern.
+    # shellcheck disable=SC2254 # $4 is a pattern.
     case $found in
     $4" ") echo "ok: $3: $4" ;;
     *)
@@ -99,7 +99,7 @@ check_headers() {
         "qemu-$2" -L "/usr/$1-linux-gnu" "$work/config"
     done
     echo "ok: gdrapi.h and gdrconfig.h, C99 and C++17"
-    # This program does not call libgdrapi and libgdrx, which need not exist for this machine.
+    # This program calls neither libgdrapi nor libgdrx, which were not built for this arch.
     "$1-linux-gnu-gcc" -std=c99 -O2 -pedantic -Wall -Wextra -Werror -Iinclude c_tests/header/words.c -o "$work/$1-words"
     "qemu-$2" -L "/usr/$1-linux-gnu" "$work/$1-words"
     echo "ok: words of gdrx.h"

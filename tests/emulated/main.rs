@@ -11,7 +11,7 @@ mod under_gdremu;
 
 use under_gdremu::Runner;
 
-/// The profiles that matter to the model.
+/// The profiles of gdremu on which the results of calls differ.
 const PROFILES: &[&str] = &[
     "",
     "--profile traditional",

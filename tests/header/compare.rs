@@ -47,7 +47,7 @@ pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Expects that the header has these prototypes and no others, and that a difference would be found.
+/// Expects that the header has these prototypes and no others, and that the compiler would report a difference.
 pub(crate) fn expect_agreement(root: &Path, header: &str, prototypes: &str) {
     let text = fs::read_to_string(root.join("include").join(header)).expect("the header");
     assert_eq!(declared(&prototypes.replace(",\n", ",")), declared(&text), "the exports, and what {header} declares");

@@ -1,4 +1,4 @@
-//! Another static library written in Rust, which contains Rust's own libraries as libgdrapi.a does.
+//! A second static library written in Rust, which contains Rust's standard library, as libgdrapi.a does.
 
 /// Formatting may panic, so the code that unwinds is linked.
 #[unsafe(no_mangle)]

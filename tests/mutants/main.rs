@@ -31,8 +31,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Returns the mutants to test. The variable `MUTANTS` is a list of names with commas between them, or how many to
-/// test: different ones each day. Without it, all are tested.
+/// Returns the mutants to test. The variable `MUTANTS` has their names with commas between them, or their number, which
+/// selects other mutants each day. Without the variable, all are tested.
 fn chosen() -> Vec<Mutant> {
     let mut all = mutants();
     let Ok(wanted) = env::var("MUTANTS") else {
@@ -52,7 +52,7 @@ fn chosen() -> Vec<Mutant> {
     all
 }
 
-/// Puts the mutant into the copy, and runs the tests that must fail.
+/// Puts the mutant into the copy of the tree, and runs the tests that must fail.
 fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
     let work = root().join("build/mutants");
     let tree = work.join("tree");
@@ -74,9 +74,8 @@ fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
     Ok(())
 }
 
-/// cargo-mutants runs this in a copy of the tree, which it has changed. In the tree itself,
-/// `ci/scripts/mutants-shard.sh` has built everything except the libraries and the programs that the crate's tests
-/// start.
+/// Builds the libraries of a copy of the tree in which cargo-mutants has changed one place, and runs the tests.
+/// `ci/scripts/mutants-shard.sh` has built the C programs and gdremu before, in the tree itself.
 fn tests_pass_over_the_changed_libraries() {
     let bundle = env::var_os("GDRCOPY_TEST_BUNDLE").expect("`make mutants-shard` sets it");
     let bundle = Path::new(&bundle);
@@ -99,7 +98,7 @@ fn tests_pass_over_the_changed_libraries() {
         }
         assert!(programs.wait().expect("it is a child").success());
     }
-    // The crate's tests reach code that no C program reaches, and check the fences of all three libraries.
+    // The tests of the crate gdrcopy reach code that no C program reaches, and check the fences of all libraries.
     let mut of_the_crate = cargo(root(), &root().join("target"));
     succeed(of_the_crate.args(["test", "--package", "gdrcopy", "--lib", "--test", "emulated"]));
 }
@@ -111,7 +110,7 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// Makes the tree a copy of this one. Files that are the same already keep their times, so that cargo does not build them again.
+/// Makes `tree` a copy of this tree. Files that do not differ keep their times, so that cargo does not rebuild them.
 fn update_tree(tree: &Path) {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -137,7 +136,7 @@ fn update_tree(tree: &Path) {
     }
 }
 
-/// Removes the unwanted files below a directory, which were moved or deleted since the tree was made.
+/// Removes files below a directory that are not in `wanted`, because they were moved or deleted in the tree.
 fn remove_others(directory: &Path, wanted: &BTreeSet<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

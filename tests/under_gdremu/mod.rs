@@ -1,4 +1,5 @@
-//! Runs tests under gdremu, each in a process of its own, by names `WAY::OPTIONS::TEST`, such as `crate::dmabuf::pool::…`.
+//! Runs tests under gdremu, each in a process of its own. Their names are `WAY::OPTIONS::TEST`, for example
+//! `crate::dmabuf::pool::…`.
 //! A test program with this runner has `harness = false`, and starts itself again for each test.
 
 #[path = "../logged/mod.rs"]
@@ -14,11 +15,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::built::built;
 
-/// The variable with the name of the test that this process runs under gdremu.
+/// The environment variable with the name of the test that this process runs under gdremu.
 const TEST: &str = "TEST_UNDER_GDREMU";
-/// The variable with gdremu's options, as the test program lists them.
+/// The environment variable with gdremu's options, as the test program lists them.
 const OPTIONS: &str = "GIVEN_OPTIONS_OF_TEST";
-/// The variable with gdremu's options. Instead of a profile, it has the options that the profile stands for.
+/// The environment variable with gdremu's options, where a profile is replaced by the options that it stands for.
 const EXPANDED_OPTIONS: &str = "GDREMU_OPTIONS_OF_TEST";
 
 /// gdremu's exit status if a program ended with buffers still pinned, whatever its own status was.
@@ -63,7 +64,7 @@ pub(crate) struct Runner {
     way: &'static str,
     tests: Vec<Test>,
     trials: Vec<Trial>,
-    /// A test that leaves pins behind fails.
+    /// If true, a test that leaves pins behind fails.
     pub(crate) finds_leaks: bool,
 }
 
@@ -108,7 +109,7 @@ impl Runner {
         let Ok(wanted) = env::var(TEST) else {
             let mut arguments = Arguments::from_args();
             if arguments.test_threads.is_none() {
-                // The tests wait half of the time.
+                // The tests sleep half of the time, so two threads per CPU keep the CPUs busy.
                 arguments.test_threads = thread::available_parallelism().ok().map(|cores| 2 * cores.get());
             }
             libtest_mimic::run(&arguments, self.trials).exit();

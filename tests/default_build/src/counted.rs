@@ -1,4 +1,4 @@
-//! The functions whose instructions are counted. They are not inlined, because callgrind could not find them then.
+//! The functions whose instructions are counted. They are not inlined, so that callgrind can find them.
 
 use gdrcopy::owned::OwnedWord;
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};

@@ -12,7 +12,7 @@ use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
 /// The number of items of a batch and of a gather.
 const ITEMS: usize = 16;
-/// The bytes from one item to the next, so that no two items are in one page.
+/// The bytes from one item to the next. No two items are in one page.
 const STRIDE: usize = 4096 + 64;
 
 fn main() -> gdrcopy::Result<()> {

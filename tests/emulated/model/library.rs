@@ -1,6 +1,6 @@
 //! Calls the C API of the `libgdrapi.so.2` under test as a C program does, and returns an errno as `Err`.
 //!
-//! Before a call, the place of its result gets a mark, which the call must leave there if it fails.
+//! Before a call, a mark is stored in the variable for the call's result. A call that fails must leave the mark there.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(super) struct gdr_info_v2_t {
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)+) => {
-        /// The functions, which are looked up by name.
+        /// The functions of the library, and of gdremu, which are looked up by name.
         pub(super) struct Library {
             $($name: unsafe extern "C" fn($($argument),*) -> $result,)+
         }
@@ -54,7 +54,7 @@ macro_rules! functions {
                     path = Path::new(&directory).join("libgdrapi.so.2");
                 }
                 let files = [open(&path), open(Path::new("libcuda.so.1"))];
-                // SAFETY: the types are those of the header, and of the emulation's test functions.
+                // SAFETY: the types are those in gdrapi.h, and those of gdremu's functions for tests.
                 let functions = unsafe {
                     Library { $($name: function(&files, stringify!($name)),)+ }
                 };
@@ -85,7 +85,7 @@ functions! {
 }
 
 fn open(path: &Path) -> File {
-    // SAFETY: loading a libgdrapi, or the emulation again, has no preconditions.
+    // SAFETY: loading a libgdrapi, or gdremu's libcuda again, has no preconditions.
     match unsafe { File::new(path) } {
         Ok(file) => file,
         Err(error) => panic!("{error}"),
@@ -127,8 +127,8 @@ const MARK: u8 = 0x5a;
 const MARK_INT: c_int = 0x5a5a_5a5a;
 const MARK_WORD: usize = 0x5a5a_5a5a_5a5a_5a5a;
 
-// SAFETY of the calls below. Pointers are to places of the right type and size, or of ranges that the caller names.
-// Handles may be anything, since that is being tested.
+// SAFETY of the calls below: each pointer is to a variable of the right type and size, or to a range that the caller
+// passes. Any number is allowed as a handle, because the library must refuse invalid ones.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Library {
     pub(super) fn open(&self) -> usize {
@@ -139,7 +139,7 @@ impl Library {
         done(unsafe { (self.gdr_close)(g) })
     }
 
-    /// Pins by the old function where there are no flags, so that both are used.
+    /// Pins by `gdr_pin_buffer` if `flags` is `None`, otherwise by `gdr_pin_buffer_v2`.
     pub(super) fn pin(&self, g: usize, address: u64, size: usize, flags: Option<u32>) -> Answer<usize> {
         let mut handle = mh(MARK_WORD);
         let errno = match flags {
@@ -215,7 +215,7 @@ impl Library {
         result_of(errno, value, 0)
     }
 
-    /// Makes the emulated driver fail calls, as `--fault` does. An empty list ends that.
+    /// Makes calls of the emulated driver fail, as gdremu's option `--fault` does. With an empty list, none fails.
     pub(super) fn set_faults(&self, faults: &str) {
         let text = CString::new(faults).expect("no NUL");
         assert_eq!(unsafe { (self.gdremu_faults_set)(text.as_ptr()) }, 0, "{faults}");

@@ -49,7 +49,7 @@ fn behaves_as_the_model() {
         let result = TestRunner::new(config).run(&ops::ops(!mode.is_module), |ops| {
             let mut world = World::new(&library, &cuda, &mode);
             let run = ops.iter().try_for_each(|op| world.step(op));
-            // After a failure, too, everything is closed before the next attempt.
+            // Everything must be closed before the next attempt, also after a failure.
             let end = world.end();
             calls.set(calls.get() + world.calls());
             run.and(end).map_err(TestCaseError::fail)

@@ -5,13 +5,13 @@ use crate::under_gdremu;
 /// The properties of the driver and the platform that results depend on.
 #[derive(Debug)]
 pub(super) struct Mode {
-    /// Pins outlive a free of their memory.
+    /// True if pinned memory stays usable after it is freed.
     pub(super) persistent: bool,
     pub(super) driver: (i32, i32),
     /// The default mapping type of the platform.
     pub(super) default_type: u32,
-    /// The driver is a kernel module. Its calls cannot be made to fail, and it refuses sizes that no GPU has before it asks
-    /// the GPU driver.
+    /// True if the driver is a kernel module. gdremu cannot make the module's calls fail. The module refuses sizes that
+    /// no GPU has before it asks the GPU driver.
     pub(super) is_module: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Makes up operations of programs that use libgdrapi, valid and invalid ones, for the model test.
+//! Generates random operations of a program that uses libgdrapi, valid and invalid ones, for the model test.
 
 use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// One operation. An index is taken modulo the number of objects, including dead ones. So the other operations still
-/// make sense if some are removed from a sequence.
+/// One operation. An index counts modulo the number of objects, including those that have ended. So the rest of a
+/// sequence still makes sense when proptest removes some of its operations.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Open { fault: Option<i32> },
@@ -56,7 +56,7 @@ pub(super) enum NamedRange {
 
 const PAGE: usize = 1 << 16;
 
-/// Makes sequences of operations. Without `faults`, none makes a driver call fail.
+/// Generates sequences of operations. Without `faults`, no operation makes a driver call fail.
 pub(super) fn ops(faults: bool) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(faults), 1..400)
 }
@@ -101,13 +101,13 @@ fn errno() -> impl Strategy<Value = i32> {
     select(&[libc::ENOMEM, libc::EINVAL, libc::EINTR, libc::EAGAIN, libc::EIO][..])
 }
 
-/// Makes the errno with which the driver call of an operation fails, or mostly `None`. Without `faults`, makes only
-/// `None`.
+/// Generates `None` mostly, and otherwise the errno with which the driver call of an operation fails. Without `faults`,
+/// generates only `None`.
 fn fault(faults: bool) -> impl Strategy<Value = Option<i32>> {
     prop::option::weighted(0.05, errno()).prop_map(move |errno| if faults { errno } else { None })
 }
 
-/// Makes one of these driver calls fail, or mostly none. Without `faults`, makes only `None`.
+/// Generates `None` mostly, and otherwise a fault of one of these driver calls. Without `faults`, it is always `None`.
 fn fault_of(calls: &'static [&'static str], faults: bool) -> impl Strategy<Value = Option<Fault>> {
     let fault = (select(calls), errno()).prop_map(|(call, errno)| Fault { call, errno });
     prop::option::weighted(0.05, fault).prop_map(move |fault| if faults { fault } else { None })
@@ -126,7 +126,7 @@ fn named_range() -> impl Strategy<Value = NamedRange> {
     ]
 }
 
-/// Makes the start of a pin in a buffer, mostly at a GPU page.
+/// Generates the offset of a pin in its buffer, mostly a multiple of the GPU page size.
 fn offset() -> impl Strategy<Value = usize> {
     prop_oneof![8 => (0..31_usize).prop_map(|page| page * PAGE), 1 => 0..2 * PAGE]
 }
@@ -165,7 +165,7 @@ fn len() -> impl Strategy<Value = usize> {
     prop_oneof![select(&[1, 2, 4, 8][..]), 0..300_usize, 0..3000_usize]
 }
 
-/// Makes numbers that no library returns as handles.
+/// Generates numbers that a libgdrapi never returns as handles.
 fn forged() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0), Just(128), any::<usize>().prop_map(|number| number | 1), (1..64_usize).prop_map(|n| n << 12)]
 }

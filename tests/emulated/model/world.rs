@@ -1,5 +1,5 @@
-//! The reference model. It knows which objects the program has opened, pinned and mapped, and the contents of the
-//! memory. From these it derives the result of each call.
+//! The reference model. It records which objects the program has opened, pinned and mapped, and the contents of the
+//! memory. From these it derives the result that each call must have.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Returns the result that closing it must have.
+    /// Returns the result that `gdr_close` of this driver must have.
     fn close_result(&self) -> Result<(), i32> {
         if self.is_open { Ok(()) } else { Err(libc::EINVAL) }
     }
@@ -47,14 +47,14 @@ struct Buffer {
 }
 
 struct Pin {
-    /// The index of its driver.
+    /// The index of the pin's driver in `World::gs`.
     g: usize,
     buffer: usize,
     address: u64,
     size: u64,
     handle: usize,
     state: State,
-    /// The pin was made with FORCE_PCIE.
+    /// True if the pin was made with FORCE_PCIE.
     over_pcie: bool,
     /// True if the pinned memory was freed, and the driver does not keep it.
     is_revoked: bool,
@@ -88,7 +88,7 @@ struct Caller {
 /// The part of a mapping that a copy touches.
 struct Touched {
     va: usize,
-    /// The offset in the buffer.
+    /// The offset of the part in the buffer.
     start: usize,
     len: usize,
 }
@@ -102,7 +102,7 @@ fn refusal_in_child(is_live: bool) -> i32 {
     if is_live { libc::EACCES } else { libc::EINVAL }
 }
 
-/// Returns the bytes that are written with this seed.
+/// Returns `len` bytes to write, which depend on the seed.
 fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| seed.wrapping_add((i * 167) as u8).rotate_left((i % 7) as u32)).collect()
 }
@@ -167,12 +167,12 @@ impl<'a> World<'a> {
         verdict.map_err(|why| format!("{op:?}: {why}"))
     }
 
-    /// Calls [`World::with_fault_of`] with one kind of driver call.
+    /// Calls `work` while the next driver call of this kind fails, unless `errno` is `None`.
     fn with_fault<T>(&self, call: &'static str, errno: Option<i32>, work: impl FnOnce(&Library) -> T) -> T {
         self.with_fault_of(errno.map(|errno| Fault { call, errno }), work)
     }
 
-    /// Makes a call while the driver's next call of that kind fails.
+    /// Calls `work` while the next driver call of the fault's kind fails.
     fn with_fault_of<T>(&self, fault: Option<Fault>, work: impl FnOnce(&Library) -> T) -> T {
         let Some(Fault { call, errno }) = fault else {
             return work(self.library);
@@ -266,7 +266,7 @@ impl<'a> World<'a> {
         let address = self.buffers[buffer].address + offset as u64;
         let is_free = self.buffers[buffer].is_free;
         let fits = offset.saturating_add(size) <= BUFFER;
-        // Another buffer may lie behind this one, so a range that does not fit must not fit anywhere.
+        // Another buffer may follow this one. So a range that does not fit is made longer than any GPU's memory.
         let size = if fits { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;
@@ -289,7 +289,7 @@ impl<'a> World<'a> {
             _ if is_free || !fits => Err(libc::EINVAL),
             _ => Ok(()),
         };
-        // Freed addresses may belong to a new buffer by now.
+        // If a new buffer has the addresses of the freed one, the pin may succeed.
         if let Ok(pinned) = said
             && is_free
             && self.buffers_in_use() > 0
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
         if !caller.is_owner || target.state == State::Gone {
             return agree("unpin", said, Err(libc::EINVAL));
         }
-        // If the driver refuses, the handle stays valid. The mapping is gone in any case.
+        // If the driver refuses the unpin, the handle stays valid. The mapping has ended in any case.
         if let Some(errno) = fault
             && errno != libc::EINTR
         {
@@ -430,7 +430,7 @@ impl<'a> World<'a> {
         agree("write", self.library.write(target.handle, va, &bytes), Ok(()))?;
         target.bytes.borrow_mut()[start..start + len].copy_from_slice(&bytes);
         if self.buffers[target.buffer].is_free {
-            return Ok(()); // CUDA has no view of freed memory.
+            return Ok(()); // CUDA cannot read freed memory.
         }
         // CUDA must see these bytes, and the 64 bytes on both sides unchanged.
         let first = start.saturating_sub(64);
@@ -481,7 +481,7 @@ impl<'a> World<'a> {
         agree("mapped_size", info.v1.mapped_size, target.pinned_bytes())?;
         agree("page_size", info.v1.page_size, GPU_PAGE as u32)?;
         let mapping_type = match target.state {
-            // gdrdrv 2.0 to 2.2 report a mapping that a free has ended as before.
+            // gdrdrv 2.0 to 2.2 still report the mapping after a free has ended it.
             State::Mapped { .. } if target.is_revoked && self.mode.driver >= (2, 3) => 0,
             State::Mapped { mapping_type, .. } => mapping_type,
             _ => 0,
@@ -529,7 +529,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns the errnos of the functions that take a `gdr_t` and a handle, 0 for success.
+    /// Returns the errnos, or 0 for success, of the functions that take a `gdr_t` and a handle.
     fn answers(&self, g: usize, handle: usize) -> [i32; 5] {
         let library = self.library;
         [
@@ -567,7 +567,7 @@ impl<'a> World<'a> {
         agree("child", (waited, status), (child, 0))
     }
 
-    /// Makes the calls of the child and compares their results.
+    /// Makes the calls of the forked child and compares their results with the model's.
     fn check_in_child(&self) -> Verdict {
         for pin in &self.pins {
             let g = &self.gs[pin.g];

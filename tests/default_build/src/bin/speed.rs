@@ -1,5 +1,5 @@
-//! Times batches and gathers of random places, as medians in ns per item. `examples/gdrx/speed.c` does the same by libgdrx
-//! and by loops in plain C.
+//! Prints how long batches and gathers at random places take, as medians in ns per item. `examples/gdrx/speed.c`
+//! measures the same by libgdrx and by loops in plain C.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Threads that share a pool and its memory. `ci/scripts/check-threads.sh` runs it under ThreadSanitizer.
+//! Accesses a pool and its memory from several threads. `ci/scripts/check-threads.sh` runs it under ThreadSanitizer.
 #![forbid(unsafe_code)]
 
 use std::thread;
@@ -24,7 +24,8 @@ fn main() -> Result<()> {
         large: pool.alloc(4 << 20)?,
         pool,
     };
-    // Each thread returns its result, because the standard library's Mutex was built without the sanitizer.
+    // The threads return their results instead of locking a shared list, because ThreadSanitizer does not see the locks
+    // of the standard library, which was built without it.
     let results = thread::scope(|scope| {
         let shared = &shared;
         let mut threads = Vec::new();
@@ -38,7 +39,7 @@ fn main() -> Result<()> {
         results
     });
     for kept in results {
-        drop(kept?); // Another thread made these buffers.
+        drop(kept?); // This thread frees buffers that other threads have allocated.
     }
     Ok(())
 }
