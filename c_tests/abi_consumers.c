@@ -1,5 +1,5 @@
 /*
- * Makes the calls that well-known programs make to libgdrapi, in the order of these programs, so that the calls keep
+ * Makes the calls that well-known programs make to libgdrapi, in the same order, because these programs must keep
  * working. The calls of each program are made in a process of their own. Every test here loads the library by dlopen,
  * even where the real program is linked with it. ci/consumers.sh runs UCX, libfabric and DPDK themselves.
  */
@@ -60,7 +60,7 @@ static int pin_over_pcie(void)
     return result == 0;
 }
 
-/* Returns the place of the pinned GPU address in the mapping, whose first byte has the GPU address `va`. */
+/* Returns the mapped address of the first pinned byte. The first byte of the mapping has the GPU address `va`. */
 static volatile uint64_t *place_after(uint64_t va)
 {
     CHECK(va <= address && address - va < GPU_PAGE_SIZE);

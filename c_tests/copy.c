@@ -133,7 +133,7 @@ static void null_is_refused(void)
     CHECK_EQUAL(byte, 0x5a);
 }
 
-/* The argument for the address in the mapping may be any address, because programs pass such addresses. */
+/* The library does not check that an address is in the mapping, because programs pass addresses from elsewhere. */
 static void addresses_outside_the_mapping_are_not_checked(void)
 {
     char from[16] = "0123456789abcde", to[16] = "";

@@ -28,7 +28,7 @@
 #define MAX_PAYLOAD 4096
 #define MAX_GATHERED 64
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-/* Offsets in the GPU buffer. */
+/* Offsets in the GPU buffer, and its size. */
 #define FLAG 0
 #define PAYLOAD 4096
 #define BUFFER GPU_PAGE_SIZE

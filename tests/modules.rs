@@ -1,5 +1,5 @@
-//! Fails if modules of a crate import each other in a circle, or if one without unsafe code does not forbid it.
-//! `ci/scripts/check-modules.sh` runs it.
+//! Fails if modules of a crate import each other in a circle, or if a module without unsafe code does not forbid unsafe
+//! code. `ci/scripts/check-modules.sh` runs it.
 //!
 //! Here, a module is a file. It uses another module if it imports, or names by a path, an item that the other one
 //! defines. A `pub use` by itself does not count, because a `mod.rs` may re-export definitions of its files. Code under

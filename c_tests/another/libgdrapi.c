@@ -1,7 +1,7 @@
 /*
  * A second implementation of libgdrapi.so.2, as plain as possible, for tests of libgdrx over a library that is not this
- * project's. Each call for a pin is a command of /dev/gdrdrv or an mmap. Copies are memcpy between full fences. Handles
- * are not checked.
+ * project's. Its functions for pins only send commands to /dev/gdrdrv, or call mmap. Copies are memcpy between full
+ * fences. Handles are not checked.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -279,7 +279,7 @@ static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum gpu_memory k
     use_and_close(&pinned);
 }
 
-/* ---- A process sends the driver's descriptor to another one, which uses it in place of its own ---- */
+/* ---- A process sends its descriptor of the driver to another process, which uses it in place of its own one ---- */
 
 static int sockets[2];
 

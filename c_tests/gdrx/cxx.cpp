@@ -51,7 +51,7 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Returns the number of this process's pins, or -1 if gdremu does not count them. It counts those of an emulated gdrdrv.
+// Returns the number of this process's pins, or -1 unless gdremu emulates gdrdrv, because it counts only those pins.
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;

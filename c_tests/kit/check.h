@@ -21,7 +21,7 @@ extern "C" {
 /* The exit status of a program that cannot test anything on this system. Linux's kselftest uses 4 for this, too. */
 #define WAIVED 4
 
-/* The place of a check in the source code. These are the first three arguments of each function that checks. */
+/* The place of a check in the source code, as the first three arguments of each function that checks. */
 #define HERE __FILE__, __LINE__, __func__
 
 /* Check that a call that returns 0 or an errno succeeds, or fails with exactly this errno. */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A message of one byte, with room for a control message that carries a descriptor. It must be aligned like size_t. */
+/* A message of one byte, with room for a control message, which carries a descriptor and is aligned like size_t. */
 struct message {
     char byte;
     char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(sizeof(size_t))));

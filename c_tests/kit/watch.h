@@ -9,9 +9,9 @@
 
 #include <sys/types.h>
 
-/* Number of calls of watchdog_sees_hang(), one per second, without activity, after which a group hangs. */
+/* The number of calls of watchdog_sees_hang() in a row, one per second, without activity, after which a group hangs. */
 #define WATCHDOG_PATIENCE 300
-/* Most seconds of CPU time of a process, as `ulimit -t` sets it. */
+/* The limit of a process's CPU time in seconds, as `ulimit -t` sets it. */
 #define WATCHDOG_CPU_LIMIT 1800
 
 struct watchdog {

@@ -32,7 +32,7 @@ fn declared(text: &str) -> Vec<&str> {
     names
 }
 
-/// Compiles the header with lines after it. The error is the text that the compiler prints.
+/// Compiles the header, followed by `lines`. The error is the text that the compiler prints.
 pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -> Result<(), String> {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{header}.{name}"));
     fs::write(&source, format!("#include \"{header}\"\n{lines}")).expect("a writable directory");

@@ -1,4 +1,4 @@
-//! Commands whose output goes to a file.
+//! Runs commands whose output goes to a file.
 
 use std::fs::{self, File};
 use std::io;
