@@ -98,8 +98,8 @@ enum gdr_fate {
 };
 
 /*
- * A pinned range of GPU memory. gdr_pins, until the pages are returned, and each vma have
- * references.
+ * A pinned range of GPU memory. gdr_pins has a reference until the pages are returned, and each vma
+ * has one.
  */
 struct gdr_pin {
 	/* Set before others can find the pin: */
@@ -115,9 +115,9 @@ struct gdr_pin {
 	u64 va;                       /* the first address, a multiple of the GPU page size */
 	u64 size;                     /* bytes, a multiple of the GPU page size */
 	u64 offset;                   /* bytes from va to the requested address */
-	bool persistent;              /* stays when its memory is freed, so it is never revoked */
+	bool persistent;              /* the pin outlives a free of its memory, so it is never revoked */
 	bool force_pcie;
-	int departures;               /* gdr_departures at the start, for the pinning thread */
+	int departures;               /* the value of gdr_departures when this pin was begun */
 
 	/* Set before file->pins has the pin: */
 	u64 handle;
@@ -129,7 +129,7 @@ struct gdr_pin {
 
 	/* Under the gate: */
 	struct rw_semaphore gate;
-	bool live;                    /* until gdr_map_end(), after which the table may be freed */
+	bool live;                    /* false after gdr_map_end(); then the table may be freed */
 	struct nvidia_p2p_page_table *table;
 	u64 physical;                 /* address of the first page, 0 before gdr_pages_check() */
 	char gpu[44];                 /* the GPU's UUID as nvidia-smi prints it, else "-" */

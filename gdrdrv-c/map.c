@@ -105,7 +105,7 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	switch (type) {
 	case GDRDRV_MAPPING_TYPE_WC:
 #if defined(CONFIG_X86) && !defined(GDR_NVIDIA_IS_OPENSOURCE)
-		/* This does the same as the other branch without GPL-only symbols. */
+		/* Does the same as the line below #else, but without GPL-only symbols. */
 		return __pgprot(__sme_clr(pgprot_val(protection)) | cachemode2protval(_PAGE_CACHE_MODE_WC));
 #else
 		return pgprot_decrypted(pgprot_writecombine(protection));

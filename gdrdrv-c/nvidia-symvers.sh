@@ -1,6 +1,6 @@
 #!/bin/sh
-# nvidia-symvers.sh KERNEL | FILE: prints the versions of the nvidia_p2p_* symbols in the format of Module.symvers. The
-# GPU driver that is installed for the kernel exports them, or the module file.
+# nvidia-symvers.sh KERNEL | FILE: prints the versions of the symbols nvidia_p2p_* that the GPU driver exports, in the format
+# of Module.symvers. The GPU driver is the one installed for the kernel, or the module in the file.
 set -eu
 
 case $1 in

@@ -34,7 +34,7 @@ bool gdr_owner_is_caller(const struct gdr_owner *owner)
 	return current->tgid == owner->pid && current->group_leader->start_boottime == owner->start;
 }
 
-/* Returns an old or new owner with another reference, or NULL if there is no memory. */
+/* Returns the owner, which may be new, with a reference for the caller. Returns NULL if there is no memory. */
 static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 {
 	struct gdr_owner *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT), *owner;
@@ -62,13 +62,13 @@ static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 	return owner;
 }
 
-/* Returns the calling process with another reference, or NULL if there is no memory. */
+/* Returns the calling process with a reference for the caller, or NULL if there is no memory. */
 struct gdr_owner *gdr_owner_get_process(void)
 {
 	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
 }
 
-/* Returns the user of the calling process with another reference, or NULL if there is no memory. */
+/* Returns the process's user with a reference for the caller, or NULL if there is no memory. */
 struct gdr_owner *gdr_owner_get_user(void)
 {
 	return gdr_owner_get(0, 0, current_uid());
@@ -121,7 +121,7 @@ int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 byte
 		limited = "max_pins or max_pinned_mib";
 	} else if (!gdr_owner_add(user, bytes, READ_ONCE(gdr_max_pins_per_user),
 				  READ_ONCE(gdr_max_pinned_mib_per_user))) {
-		process->refs--; /* the file has another reference */
+		process->refs--; /* not the last one, because the file has one, too */
 		process->pins--;
 		process->bytes -= bytes;
 		limited = "max_pins_per_user or max_pinned_mib_per_user";

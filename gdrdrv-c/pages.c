@@ -167,7 +167,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* Returns whether the CPU may map the pages cached. On x86, it may do so only with RAM. */
+/* Returns whether the CPU may map the pages cached. An x86 CPU may not, because only RAM can be cached there. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))

@@ -17,12 +17,12 @@
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
 
-/* Returns the first pin in this range of ids, with another reference, or NULL. */
+/* Returns the first pin in this range of ids, with a reference for the caller, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 {
 	struct gdr_pin *pin;
 
-	xa_lock(&gdr_pins); /* a pin in gdr_pins has a reference, dropped after its removal */
+	xa_lock(&gdr_pins); /* gdr_pins has a reference to each of its pins */
 	pin = xa_find(&gdr_pins, &first, last, XA_PRESENT);
 	if (pin)
 		kref_get(&pin->refs);
@@ -97,9 +97,9 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 }
 
 /*
- * Ends access to the pins of a device that its driver has left. Another driver may now get the
- * device, and another device its addresses. The pins stay until they are unpinned. For pins that
- * are being made, gdr_pages_check() notices the departure.
+ * Ends access to the pins of a device that its driver has left, because another driver may get the
+ * device, or another device may get its addresses. The pins stay until they are unpinned. For pins
+ * that are being made, gdr_pages_check() notices the departure.
  */
 static int gdr_pin_device_event(struct notifier_block *block, unsigned long event, void *device)
 {

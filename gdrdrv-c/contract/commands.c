@@ -91,7 +91,7 @@ TEST(inaccessible_arguments_are_efault)
     CHECK_ERROR(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page), EFAULT);
 }
 
-/* The program would not know the handle of such a pin. */
+/* Without the handle, the program could not unpin the memory. */
 TEST(pin_whose_handle_cannot_be_returned_is_undone)
 {
     struct memory memory = memory_alloc(UNIT);
@@ -126,5 +126,5 @@ TEST(commands_without_output_accept_read_only_arguments)
     CHECK(mprotect(page, PAGE, PROT_READ) == 0);
     if (since(5))
         CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
-    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* here, too, the first field is the handle */
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* this argument, too, begins with the handle */
 }

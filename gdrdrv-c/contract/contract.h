@@ -6,14 +6,14 @@
 
 #include <stdbool.h>
 
-/* ---- Cases. Each is a TEST, and runs in its own process. When that ends, no pin may be left ---- */
+/* ---- Cases. Each is a TEST, and runs in its own process. No pin may be left when that process ends ---- */
 
-/* Two processes of a case take turns by these pipes. */
+/* Through these pipes, two processes of a case wait for each other. */
 extern int to_child[2], to_parent[2];
 
 /* Executes this program again, which then calls after_exec() with these arguments. */
 _Noreturn void exec_self(const char *then, int fd);
-/* Ends a case: `then` names the checks that it makes of the device. */
+/* Runs in the executed program. Makes the checks of the device that `then` names, and ends the case. */
 _Noreturn void after_exec(const char *then, int fd);
 
 /* ---- The implementation under test ---- */
@@ -33,12 +33,12 @@ bool since(unsigned int minor);
 /* Skips the case on gdremu's nvidia provider, which stands in for the driver on a real GPU. */
 void waive_over_bar1(const char *why);
 
-/* A result that the suite does not check on some implementation. */
+/* Stands for any result. expected() returns this where an implementation's result is not checked. */
 #define ANY (-1L)
 
 /*
- * Returns the result that this implementation must have. The table of differences.c lists those that differ on purpose.
- * The others must have the contract's.
+ * Returns the result that this implementation must have in the situation `what`: the one in the table of differences.c,
+ * or `contract` if the table has none for this implementation and release.
  */
 long expected(const char *what, long contract);
 
@@ -50,17 +50,20 @@ struct memory {
     void *emugpu;
 };
 
-/* Sizes are rounded up to multiples of this, so that CUDA frees the memory that a case frees. */
+/*
+ * memory_alloc() rounds sizes up to multiples of this. CUDA puts several smaller allocations into one block, and may
+ * keep the block when one of them is freed.
+ */
 #define UNIT (2UL << 20)
 struct memory memory_alloc(uint64_t size);
 void memory_free(struct memory memory);
-/* Fills all memory, as the GPU sees it, with a value. */
+/* Fills the memory with a value, as the GPU does. */
 void memory_fill(struct memory memory, unsigned char value);
 /* Returns a byte of the memory as the GPU sees it. */
 unsigned char memory_byte(struct memory memory, uint64_t offset);
 /*
  * Makes two allocations of UNIT bytes at adjacent addresses, and returns the first address, or 0 if this CUDA cannot
- * place them. They end with the process.
+ * place them. The memory is freed when the process ends.
  */
 uint64_t memory_two_allocations(void);
 /* Puts the tokens of the memory into the argument. Returns false if there are none. */
@@ -118,11 +121,11 @@ extern struct memory memory;
 extern uint64_t handle;
 extern unsigned char *va;
 
-/* Opens the device, and pins and maps `size` bytes of new memory. All of it ends with the process at the latest. */
+/* Opens the device, and pins and maps `size` bytes of new memory. The exit of the process undoes all of that. */
 void begin(uint64_t size);
-/* Begins, and maps only the first `mapped_size` bytes. */
+/* Does the same as begin(), but maps only the first `mapped_size` bytes. */
 void begin_partly_mapped(uint64_t size, size_t mapped_size);
-/* Begins, and unmaps the pin again. */
+/* Does the same as begin(), and then unmaps the pin. */
 void begin_unmapped(uint64_t size);
 
 /*

@@ -10,20 +10,20 @@
 #define NEWEST ~0U
 
 static const struct difference {
-    const char *what; /* as the cases name it */
+    const char *what; /* the situation, as a case passes it to expected() */
     int who;
-    unsigned int from, to; /* releases 2.x */
+    unsigned int from, to; /* the first and last release 2.x */
     long expected;
 } differences[] = {
     /* Differences between releases. commands.c lists the commands of each. */
     {"GET_CB_FLAG by another thread of the owner", ALL, 0, 0, EACCES},
     {"pins of less than a page have handles of their own", ALL, 0, 3, 0},
-    {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds, and reports 2.4 like those before it */
+    {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds sizes up, but 2.4.1 does not, and both report 2.4 */
     {"a free marks the pin unmapped", ALL, 0, 2, 0},
     {"/proc/driver/gdrdrv exists", ALL, 0, 4, 0},
 
     /* Defects of NVIDIA's gdrdrv. */
-    {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* it reports the oldest pin */
+    {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* GET_INFO reports the oldest pin */
     {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
     {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
     {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* gdremu does not emulate mprotect */
@@ -31,22 +31,22 @@ static const struct difference {
     /* gdrdrv-c is stricter. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
     {"mmap with PROT_EXEC", THEIRS, 0, NEWEST, 0},
-    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* until all copies of the descriptor are closed */
+    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* they last as long as a copy of fd */
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
     /* gdrdrv-c is more lenient. */
-    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* some error of the GPU driver */
+    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* the error is the GPU driver's */
 
     /* Other differences. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
-    {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* 0 for one contiguous run of pages, EAGAIN for several */
+    {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* it is 0 for one contiguous run of pages, EAGAIN for several */
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
 
     /* Limits of gdremu. */
     {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
     {"the device is no file", EMULATED, 0, NEWEST, 0},
-    {"first handle", EMULATED, 0, NEWEST, ANY},                /* --handle-base */
-    {"default mapping type on x86", EMULATED, 0, NEWEST, ANY}, /* --platform */
+    {"first handle", EMULATED, 0, NEWEST, ANY},                /* depends on --handle-base */
+    {"default mapping type on x86", EMULATED, 0, NEWEST, ANY}, /* depends on --platform */
 };
 
 static unsigned int minor(void)
@@ -131,6 +131,6 @@ long expected(const char *what, long contract)
         if (d->who & implementation() && minor() >= d->from && minor() <= d->to)
             return d->expected;
     }
-    CHECK(known); /* the table must have the name */
+    CHECK(known); /* if this fails, the table has no line for `what` */
     return contract;
 }

@@ -28,7 +28,7 @@ static unsigned int major_in_proc_devices(void)
     return name == NULL ? 0 : (unsigned int)atoi(name);
 }
 
-/* Creates and opens a node of this number. Returns 0 or an errno. */
+/* Creates a device node with these numbers, and opens it. Returns 0 or an errno. */
 static int open_node(unsigned int major, unsigned int minor)
 {
     char path[] = "/tmp/gdrdrv-XXXXXX", node[32];
@@ -89,7 +89,7 @@ TEST(params_show_version_and_mode)
         CHECK(open(PARAMS, O_RDWR) < 0);
 }
 
-/* A descriptor that was opened before a pin shows it. */
+/* Reads of the file count pins that were made after the file was opened. */
 TEST(refcount_is_read_live)
 {
     int count = open(REFCOUNT, O_RDONLY | O_CLOEXEC), fd = driver_open();

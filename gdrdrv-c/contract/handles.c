@@ -92,7 +92,7 @@ TEST(second_unpin_is_refused)
     check_refused(handle);
 }
 
-/* For a wrong handle, NVIDIA's gdrdrv finds the oldest pin. Here it has no pin. */
+/* NVIDIA's gdrdrv uses the oldest pin for a wrong handle. With no pin left, it must refuse the handle, too. */
 TEST(second_unpin_of_the_only_pin_is_refused)
 {
     other_memory = memory_alloc(SIZE);

@@ -48,7 +48,7 @@ TEST(mappings_are_shared)
     if (error != ANY) {
         check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, error);
         check_mmap(SIZE, PROT_READ, MAP_PRIVATE, error);
-        check_mmap(GPU_PAGE, PROT_READ, MAP_PRIVATE, error); /* a module may map one GPU page by other calls */
+        check_mmap(GPU_PAGE, PROT_READ, MAP_PRIVATE, error); /* a module may map a single page differently */
     }
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE, 0);
 }
@@ -67,7 +67,7 @@ TEST(mappings_have_the_requested_protection)
     CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
 }
 
-/* The kernel enforces this for all files. */
+/* Linux itself enforces that mappings of a file need no more access than the file was opened with. */
 TEST(protection_is_within_the_access_of_the_open)
 {
     begin(SIZE);
@@ -158,7 +158,7 @@ TEST(platform_has_the_types_of_its_default)
         va = mapped(fd, handle, SIZE);
         CHECK_EQUAL(mapping_type(fd, handle), type == GDRDRV_MAPPING_TYPE_NONE ? usual : type);
         unmap(va, SIZE);
-        /* A refused request changes nothing, and an accepted one lasts. */
+        /* A refused request changes nothing, and an accepted one also holds for later mappings. */
         CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
         va = mapped(fd, handle, SIZE);
         CHECK_EQUAL(mapping_type(fd, handle), type == GDRDRV_MAPPING_TYPE_NONE ? usual : type);
@@ -216,7 +216,7 @@ TEST(unpin_removes_pages_of_a_single_gpu_page)
     CHECK_PAGES_GONE(va, 3 * PAGE);
 }
 
-/* Checks, after UNPIN, a part of a mapping that munmap or mremap left. */
+/* Checks what a mapping shows after UNPIN, if munmap or mremap had removed other parts of it before. */
 static void check_left(const unsigned char *va, size_t size)
 {
     if (expected("a pin is mapped while a part of its mapping is", 1))

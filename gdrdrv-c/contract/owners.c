@@ -99,7 +99,7 @@ TEST(last_close_by_a_child_ends_persistent_pins)
     CHECK_PINNED(0);
 }
 
-/* Pins, and ends before a child. The fork comes before CUDA, so that the child has no descriptor of the GPU. */
+/* Pins, and exits before a child does. The fork comes before CUDA is used, so the child inherits no GPU descriptor. */
 static void end_before_a_child(void)
 {
     int fd = driver_open();
@@ -176,7 +176,7 @@ static void taker(void)
     int taken = (int)syscall(__NR_pidfd_getfd, process, fd, 0);
 
     if (taken < 0)
-        _exit(0); /* a sandbox may forbid it */
+        _exit(0); /* a sandbox may forbid pidfd_getfd() */
     check_refused(taken);
     CHECK(close(taken) == 0);
 }
@@ -243,7 +243,7 @@ static void *exec_from_a_thread(void *unused)
     exec_self("closed", fd);
 }
 
-/* Another thread calls exec, and then becomes the process. */
+/* A thread other than the main thread calls exec. The kernel ends all others, and makes this one the main thread. */
 TEST(exec_ends_pins_of_a_closed_descriptor)
 {
     begin(SIZE);
@@ -378,7 +378,7 @@ TEST(thread_with_its_own_table_ends_no_pins)
     begin(SIZE);
     for (int i = 0; i < 2; i++) {
         in_thread(end_with_a_table_of_its_own, i ? &fd : NULL);
-        usleep(100000); /* the kernel closes its table after pthread_join */
+        usleep(100000); /* the kernel closes the thread's table after pthread_join has returned */
         CHECK_PAGES(va, SIZE, OURS);
         CHECK_PINNED(1);
     }

@@ -135,7 +135,7 @@ TEST(unknown_flags_are_einval)
     CHECK_EQUAL(a.handle, 77);
 }
 
-/* A GPU without a coherent link has only PCIe, and its driver answers 524. */
+/* A GPU without a coherent link has only PCIe. For such a GPU, the GPU driver refuses the flag with error 524. */
 TEST(force_pcie_works_where_the_attribute_says_so)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};
@@ -176,7 +176,7 @@ TEST(handles_are_page_offsets)
     CHECK_EQUAL(handle, first + 3 * GPU_PAGE / PAGE);
 }
 
-/* Where the GPU driver refuses parts of GPU pages, there are no small pins to test. */
+/* Skipped where the GPU driver gets unrounded sizes and refuses parts of GPU pages, so that no small pin can exist. */
 TEST(small_pins_have_handles_of_their_own)
 {
     uint64_t first, second;

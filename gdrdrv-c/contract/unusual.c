@@ -6,7 +6,7 @@
 
 #define SIZE (8 * GPU_PAGE)
 
-/* The GPU driver looks for a range in a single allocation. */
+/* The GPU driver pins only ranges within a single allocation. */
 TEST(pin_across_two_allocations_is_einval)
 {
     uint64_t at = memory_two_allocations(), one = 77;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped in this module, unless a
+ * The GPU memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped in this module, unless a
  * test sets `mixed`, because a mapping would reserve a memory type, and hide the type of a client's
  * mapping. When the device leaves, the reference counts of its pages stay, because pages are still
  * allocated and pinned.
@@ -30,7 +30,7 @@ module_param(mixed, bool, 0444);
 MODULE_PARM_DESC(mixed, "keep the last page mapped, as another driver might: one half write-combining, one uncached");
 
 static struct {
-	struct pci_dev *device; /* NULL once it has left */
+	struct pci_dev *device; /* NULL once the device has left */
 	void (*left)(void);
 	phys_addr_t base;
 	u32 count;
@@ -142,7 +142,7 @@ u64 bar_free_bytes(void)
 }
 
 /*
- * Takes a free page, and returns its number. A page must be free. A run of calls takes adjacent
+ * Takes a free page, and returns its number. At least one must be free. A run of calls takes adjacent
  * free pages. The run has a random length of at most longest_run, and begins at a random page.
  */
 static u32 take_one(void)

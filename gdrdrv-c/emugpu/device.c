@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/*
- * /dev/emugpu: see emugpu_uapi.h.
- */
+/* The device /dev/emugpu, whose interface emugpu_uapi.h documents. */
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>

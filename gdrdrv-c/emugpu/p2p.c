@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* nvidia_p2p_*: the functions that other modules call. */
+/* The functions nvidia_p2p_*, which other modules call. */
 #include <linux/delay.h>
 #include <linux/export.h>
 #include <linux/mm.h>
@@ -120,7 +120,7 @@ static int get_checked_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, stru
 	if (!error)
 		error = fill(pin, space);
 	if (!error && free_callback) {
-		/* Without the lock, the memory may be freed before the callback is registered. */
+		/* While the lock is dropped, the memory may be freed. On a real GPU this may happen, too. */
 		delay = space->inject.pin_delay;
 		mutex_unlock(&emugpu_lock);
 		pause_for(delay);
@@ -152,10 +152,10 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 
 	if (unchecked)
 		error = get_checked_pages(p2p_token, va_space, va, size, table, free_callback, data);
-	wait_while_held(); /* even if there is no pin */
+	wait_while_held(); /* failed calls wait, too */
 	kvfree(unchecked);
 	if (error)
-		*table = (void *)0xdbdbdbdbdbdbdbdb; /* makes any use visible */
+		*table = (void *)0xdbdbdbdbdbdbdbdb; /* any use of this address crashes */
 	return error;
 }
 

@@ -10,7 +10,7 @@
 
 #include "emugpu.h"
 
-/* The list of pins has no revoked ones. `count` includes them until they are freed. */
+/* The list does not have revoked pins, but `count` includes them until they are freed. */
 static LIST_HEAD(pins);
 static atomic_t count = ATOMIC_INIT(0);
 module_param_named(page_tables, count.counter, int, 0444);
@@ -151,7 +151,7 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		list_del(&pin->node);
 		pin->revoked = true;
 		/*
-		 * Callbacks run alternately here, and in a kernel thread, which has no user memory.
+		 * Every other callback runs in a kernel thread, which has no user memory.
 		 */
 		in_kernel_thread = !in_kernel_thread;
 		lost_pin.pin = pin;

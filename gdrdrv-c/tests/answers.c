@@ -125,12 +125,12 @@ static void larger_sizes_than_any_bar_allocate_nothing(void)
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         CHECK_EQUAL(allocated(memory.va, sizes[i]), 0);
-    CHECK_EQUAL(allocated(memory.va + 1, largest), 0); /* rounded out, this is a GPU page more */
+    CHECK_EQUAL(allocated(memory.va + 1, largest), 0); /* rounded out, the range has one GPU page more */
     CHECK_EQUAL(allocated(memory.va, 3 * GPU_PAGE), 2 * 3 * 16);
     CHECK_EQUAL(allocated(memory.va, largest), 2 * largest / GPU_PAGE * 16);
 }
 
-/* Where the module calls the GPU driver, the result is the driver's: 524 for a GPU that has only PCIe. */
+/* The module returns the error of the GPU driver, which is 524 (Linux's ENOTSUPP) for a GPU that has only PCIe. */
 static void force_pcie_is_passed_on(void)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};
@@ -153,7 +153,7 @@ static void get_version_only_writes_its_argument(void)
 
     CHECK(pages != MAP_FAILED);
     CHECK(madvise(pages, 2 * PAGE, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
-    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* other first accesses fault here */
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* takes the page faults of a first call */
     CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages + PAGE));
     CHECK(getrusage(RUSAGE_THREAD, &after) == 0);

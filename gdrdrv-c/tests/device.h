@@ -27,7 +27,7 @@ struct gpu_memory {
     uint64_t va;
     uint64_t size;
     uint32_t object;
-    unsigned char *view; /* as the GPU sees it */
+    unsigned char *view; /* the memory, as the GPU sees it */
 };
 
 /* Returns the descriptor of this process's GPU. A forked child opens its own. */
@@ -135,7 +135,7 @@ static inline uint64_t pinned(int fd, struct gpu_memory memory)
     return handle;
 }
 
-/* Returns whether pins persist, for programs that have not opened the device. */
+/* Opens the device to find out whether pins are persistent, for programs that have not opened it yet. */
 static inline int pins_persist(void)
 {
     int fd = driver_open(), result = persistent(fd);
@@ -201,7 +201,7 @@ static inline pthread_t started_on(int number, void *(*run)(void *), void *argum
 /* A socket for a parent ([0]) and one for its child that works in steps ([1]). */
 static __attribute__((unused)) int steps[2];
 
-/* Starts a child that works in steps. Its parent awaits each step, and says when to go on. */
+/* Starts a child that stops after each step. The parent waits for each step, and then lets the child go on. */
 static inline pid_t start_steps(void (*part)(void))
 {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, steps) == 0);

@@ -1,5 +1,5 @@
 /*
- * Tests of an unpin that fails in the GPU driver with ENOMEM. The module calls it again for a persistent pin. The GPU
+ * Tests of an unpin that fails in the GPU driver with ENOMEM. The module repeats the unpin of a persistent pin. The GPU
  * driver keeps an ordinary pin until its memory is freed.
  */
 
@@ -42,7 +42,7 @@ static void persistent_pins_end(void)
     }
 }
 
-/* At the exit, the kernel closes gdrdrv before emugpu, because its descriptor has the smaller number. */
+/* At the exit, the kernel closes gdrdrv before emugpu, because gdrdrv's descriptor has the smaller number. */
 static void fail_at_exit(void)
 {
     int fd = driver_open();

@@ -66,7 +66,7 @@ static unsigned long number(struct fuzzer *f)
         GDRDRV_IOC_PIN_BUFFER,    GDRDRV_IOC_UNPIN_BUFFER,     GDRDRV_IOC_GET_CB_FLAG,
         GDRDRV_IOC_GET_INFO,      GDRDRV_IOC_GET_INFO_V2,      GDRDRV_IOC_GET_ATTR,
         GDRDRV_IOC_PIN_BUFFER_V2, GDRDRV_IOC_REQ_MAPPING_TYPE, GDRDRV_IOC_GET_VERSION,
-        GDRDRV_IOC_UNPIN_BUFFER, /* more often, so that memory does not run out */
+        GDRDRV_IOC_UNPIN_BUFFER, /* more often than pins, so that memory does not run out */
         GDRDRV_IOC_UNPIN_BUFFER,
     };
     unsigned long n = known[below(f, sizeof(known) / sizeof(known[0]))];
@@ -264,7 +264,7 @@ static void fuzz_all(void)
                 munmap(fuzzers[i].mappings[j].va, fuzzers[i].mappings[j].size);
     }
     printf("seed %u: %ld calls succeeded, %ld were refused\n", first_seed, succeeded, refused);
-    /* If this fails, the calls were too uniform. */
+    /* If this fails, nearly all calls succeeded, or nearly all failed. */
     CHECK(succeeded > calls / 20 && refused > calls / 20);
     CHECK(close(fd) == 0);
     CHECK_EQUAL(page_tables(), 0);

@@ -82,7 +82,7 @@ static long faults_of_read(const volatile unsigned char *va)
 {
     struct rusage before, after;
 
-    CHECK(getrusage(RUSAGE_THREAD, &before) == 0 && getrusage(RUSAGE_THREAD, &after) == 0); /* their own page faults */
+    CHECK(getrusage(RUSAGE_THREAD, &before) == 0 && getrusage(RUSAGE_THREAD, &after) == 0); /* getrusage's faults */
     CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
     (void)*va;
     CHECK(getrusage(RUSAGE_THREAD, &after) == 0);

@@ -14,7 +14,7 @@
 
 static long rounds_wanted;
 
-/* In the kernel's memory, the new pin is likely to be at the address of the ended one. */
+/* The kernel is likely to store the new pin at the address of the ended one. */
 static void late_callback_leaves_other_pins(void)
 {
     int fd = driver_open();
@@ -70,7 +70,7 @@ static void ignored_unpin_against_free(void)
 static int freed[2], go[2];
 
 /*
- * Pins, and exits. The exit closes gdrdrv before emugpu, because its descriptor has the smaller number. A child keeps
+ * Pins, and exits. The exit closes gdrdrv before emugpu, as gdrdrv's descriptor has the smaller number. A child keeps
  * the GPU's memory until it is asked to end.
  */
 static void owner(void)

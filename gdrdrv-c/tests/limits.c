@@ -100,7 +100,7 @@ static void opens_share_the_limit(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* A pin whose handle cannot be returned is undone, and does not count either. */
+/* Pins that fail do not count: neither those that the GPU driver refuses, nor those whose handle cannot be returned. */
 static void failed_pins_do_not_count(void)
 {
     struct gdrdrv_pin_buffer *argument = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -154,7 +154,7 @@ static void processes_are_limited_separately(void)
     check_full(fd);
 }
 
-/* Pins in each round until a limit refuses, and unpins. Goes on until a round has made a pin. */
+/* In each round, pins until a limit refuses, and unpins all. Adds rounds until one of them has made a pin. */
 static void *pinner(void *unused)
 {
     uint64_t handles[2 * LIMIT];
@@ -331,7 +331,7 @@ static void pins_of_ended_processes_count_for_their_user(void)
     long before = refused();
     in_child(user_has_no_room);
     CHECK_EQUAL(refused(), before + 2);
-    in_child(fill_up); /* root has room */
+    in_child(fill_up); /* root has pins left, because the limit counts each user's separately */
     say(go_on[1]);
     while (page_tables() > 0)
         usleep(1000);

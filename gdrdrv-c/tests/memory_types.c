@@ -29,7 +29,7 @@ static int reserved(void)
 static unsigned char *last_page;
 static int reserved_before;
 
-/* Pages that are accessible without a reservation could get another type from the next reservation. */
+/* Waits until the reservations have ended. No page may be accessible then, as the next one could change its type. */
 static void *watch_for_pages_without_reservation(void *unused)
 {
     unsigned char value;

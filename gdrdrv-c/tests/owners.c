@@ -1,4 +1,4 @@
-/* Tests of owners that end before a process with copies of their descriptors, also of the GPU driver's. */
+/* Tests of owners that exit before a process that has copies of their descriptors of gdrdrv and of the GPU. */
 
 #include "device.h"
 

@@ -163,7 +163,7 @@ static void free_against_pin(void)
         }
         pthread_join(thread, NULL);
         CHECK_EQUAL(page_tables(), 0);
-        patience += made == 0; /* the free comes later, until one pin is complete in time on a slow machine, too */
+        patience += made == 0; /* delays later frees, until a pin is complete before one */
     }
     gpu_inject((struct emugpu_inject){0});
     CHECK(close(fd) == 0);

@@ -65,7 +65,7 @@ static void user(void)
     CHECK_ERROR(pin(fd, other.va, GPU_PAGE, &handle), EINVAL);
     CHECK_EQUAL(page_tables(), 3);
     CHECK_OK(unpin(fd, first));
-    next_step(); /* it is back */
+    next_step(); /* the GPU is back */
     CHECK_PAGES_GONE(of_closed, memory.size);
     CHECK_ERROR(map(fd, unmapped, GPU_PAGE, &va), EINVAL);
     CHECK(munmap(of_closed, memory.size) == 0);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the module's tests, as root, on a system with /dev/gdrdrv and /dev/emugpu. gdrdrv-c/vm/run.sh starts such a one:
+# Runs the module's tests, as root, on a system with /dev/gdrdrv and /dev/emugpu. gdrdrv-c/vm/run.sh starts such a system:
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
-# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all programs; --slow: these with fewer rounds)
+# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all programs; --slow runs them with fewer rounds)
 # Prints TAP (tap.sh). The exit status, as in kselftest, is 0 if none failed, 1 if one failed, 4 if all were skipped.
 set -u
 

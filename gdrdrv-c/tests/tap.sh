@@ -3,7 +3,7 @@
 # A program fails if its exit status is neither 0 nor skip_status, if it leaves a page table pinned, or if the kernel
 # logs a warning.
 
-skip_status=4 # the exit status of a program that skips, as in kselftest
+skip_status=4 # as in kselftest, a program that cannot run its tests exits with this status
 pinned=/proc/driver/gdrdrv/nv_get_pages_refcount
 complaint='WARNING|BUG|Oops|Call Trace|general protection|refcount_t|KASAN|KCSAN|possible circular|freeing invalid memtype'
 number=0
@@ -48,7 +48,7 @@ tap_test() {
     fi
 }
 
-# tap_note FILE: prints the part of a program's output that is of interest although it has passed.
+# tap_note FILE: prints the line of a passed program's output that tap_test adds to its result.
 tap_note() {
     grep -v '^ok ' "$1" | tail -n 1 | sed 's/^# //'
 }

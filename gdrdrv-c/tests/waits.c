@@ -14,7 +14,7 @@
 #define LARGE_AT_A_TIME 16
 #define GPU_DRIVER "/sys/bus/pci/drivers/emugpu"
 
-/* ---- Held processes, and children that end while there is one ---- */
+/* ---- Held processes, and children that must end while a process is held ---- */
 
 /* Makes emugpu hold a process: its pins, and its mmaps of GPU memory, do not return. 0 stands for no process. */
 static void hold(pid_t process)
@@ -96,7 +96,7 @@ static int end_of(pid_t child)
         now = switches(child);
         looks = now == before && is_inside(child, "[gdrdrv]") ? looks + 1 : 0;
         before = now;
-        CHECK_COMPARE(looks, <, 500); /* it waits for the process that is held */
+        CHECK_COMPARE(looks, <, 500); /* if this fails, the child waits for the held process */
     }
     return status;
 }
@@ -197,7 +197,7 @@ static void *pin_once(void *unused)
     return unused;
 }
 
-/* Another thread pins, so that this one can talk to the parent. */
+/* Another thread pins and is held, so that this one can go on with the parent's steps. */
 static void pin_and_be_held(void)
 {
     drop_privileges();

@@ -34,7 +34,7 @@ tap_begin
 for program in "$root"/build/c_tests/plain/*; do
     name=$(basename "$program")
     case $name in
-    header_* | open_fails | libcuda_load | nv_p2p_dummy | dmabuf*) ;; # these test systems without gdrdrv, or need no system
+    header_* | open_fails | libcuda_load | nv_p2p_dummy | dmabuf*) ;; # these do not use gdrdrv
     *) emulated "$name" "$program" ;;
     esac
 done

@@ -88,7 +88,7 @@ finish() {
     [ $status -le 1 ] || { echo "FAILED: exit status $status (gdrdrv-c/vm/run.sh --help)" && failures=$((failures + 1)); }
 }
 
-# finish_script NAME TITLE: does the same for a script whose only result is its last line.
+# finish_script NAME TITLE: does the same as finish for a script that passes if it prints "# 1 passed".
 finish_script() {
     finish "$@"
     grep -q '^# 1 passed' "$logs/$1.log" || failures=$((failures + 1))
@@ -138,7 +138,7 @@ build_tests() {
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 }
 
-# The first virtual machine builds the modules, which the others share.
+# Builds the modules, by starting a virtual machine. Those that are started later use the same modules.
 boot_once() {
     "$here/run.sh" --kernel "$series" --timeout $limit -- cat /proc/driver/gdrdrv/params
 }
@@ -154,7 +154,7 @@ build_variants() {
     local kernel architecture
     kernel=$("$here/kernel.sh" "$series")
     build "$kernel" 570 open
-    [ "$series" = debug ] || build "$kernel" 515 proprietary # lockdep's functions are GPL-only
+    [ "$series" = debug ] || build "$kernel" 515 proprietary # the debug kernel's functions for locks are GPL-only symbols
     [ "$series" = 6.1 ] || return 0
     "$root/ci/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
     for architecture in arm64 ppc64el; do
@@ -193,7 +193,8 @@ check_module() {
     finish module-traditional "the module, pins that end with a free"
 }
 
-# Runs few rounds, and leaves out memory_types and huge_pages, which access much GPU memory.
+# Checks the module on a kernel that slows all accesses. Runs few rounds, and neither memory_types nor huge_pages, which
+# access much GPU memory.
 check_module_instrumented() {
     check_module answers contract pins tracepoints limits tokens owners killed ignored_puts failed_puts "removed 30" waits \
         "stale_maps unpin 30" "reused_tables 50" "races 50" "fuzz 5000"

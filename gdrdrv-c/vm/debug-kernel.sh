@@ -8,8 +8,8 @@ root=$(cd "$here/../.." && pwd)
 configs=("$here/guest.config" "$here/$1.config")
 directory=$2
 options=()
-# KCSAN must not watch accesses of the kernel itself. Its data races are not this project's, and watching its accesses
-# leaves less time for gdrdrv's. KCSAN must only see its barriers.
+# KCSAN (Linux's detector of data races) must not watch accesses of the kernel itself. The kernel's data races are not this
+# project's, and watching them leaves less time for gdrdrv's accesses. KCSAN must see only the kernel's barriers.
 [ "$1" != kcsan ] || options=(CFLAGS_KCSAN=-D__KCSAN_INSTRUMENT_BARRIERS__)
 
 "$root/ci/scripts/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev >&2

@@ -46,7 +46,7 @@ debug | kcsan)
     ;;
 *) die "no such series: $series" ;;
 esac
-# The names of packages begin with the number, and end with the flavor, which is their name for the architecture.
+# Debian's kernel packages are named linux-headers-NUMBER-FLAVOR. The flavor is Debian's name for the architecture.
 number=$([ "$series" = newest ] || echo "$series.")
 flavor=${architecture/ppc64el/powerpc64le}
 

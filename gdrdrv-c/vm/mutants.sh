@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # mutants.sh [COUNT | NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
-# With COUNT, it takes that many places, and others each day. Its exit status is 1 if a broken module passes, or if a test
-# of it does not end.
+# With COUNT, it breaks only that many places, and chooses others each day. Its exit status is 1 if a broken module passes
+# the test, or if the test does not end.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -36,7 +36,7 @@ done
 mkdir -p "$work/src/nvidia-peermem-590"
 touch "$work/src/nvidia-peermem-590/nv-p2p.h"
 
-# finds RELEASE DIRECTORY: checks which directory the Makefile finds for a release of the GPU driver. '' is no release.
+# finds RELEASE DIRECTORY: checks which directory the Makefile finds for a release of the GPU driver, or for none ('').
 finds() {
     local found
     found=$(env -u NVIDIA_SRC_DIR make -C "$root/gdrdrv-c" help release="$1" \
@@ -103,8 +103,8 @@ dkms install gdrdrv/2.6 || die "dkms install: $work/dkms.log"
 dkms uninstall gdrdrv/2.6 && dkms unbuild gdrdrv/2.6 || die "dkms unbuild: $work/dkms.log"
 [ -z "$(modules)" ] || die "dkms uninstall left $(modules)"
 
-# `dkms autoinstall` runs after the installation of a kernel. It must build the GPU driver first, although the module's name
-# comes first.
+# `dkms autoinstall` runs after the installation of a kernel. It must build the GPU driver before gdrdrv, although DKMS by
+# itself goes by the alphabet.
 dkms add nvidia-current/580 || die "dkms add: $work/dkms.log"
 dkms autoinstall || die "dkms autoinstall: $work/dkms.log"
 [ "$(modules)" = "emugpu gdrdrv" ] || die "dkms autoinstall: installed are, in this order: $(modules)"

@@ -92,7 +92,7 @@ pack() {
     rm -rf "$files"
 }
 
-# Several virtual machines may start at the same time; the first builds what they need.
+# Several virtual machines may start at the same time. The first builds what all of them need, and the others wait.
 mkdir -p "$root/build/gdrdrv-c"
 exec {lock}>"$root/build/gdrdrv-c/lock"
 flock "$lock"

@@ -50,12 +50,12 @@ report "clang W=1" "$work/clang.log"
 
 # Checks that do not apply:
 ignored=(
-    LINUX_VERSION_CODE CONSTANT_COMPARISON # built outside the kernel, for several of its versions
+    LINUX_VERSION_CODE CONSTANT_COMPARISON # the module is built outside the kernel, for several versions
     ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is also for user space (__powerpc64__, _Static_assert, no BIT())
     NEW_TYPEDEFS                           # the GPU driver's header has one
-    COMPARISON_TO_NULL                     # "device != NULL" as a value
+    COMPARISON_TO_NULL                     # "pointer != NULL" is clear as a value
     UNCOMMENTED_DEFINITION                 # the comment says what a lock protects, but may stand above its group
-    MACRO_ARG_REUSE                        # macros that stand in for functions of the GPU driver
+    MACRO_ARG_REUSE                        # the GPU driver's header has such a macro
 )
 [ -e "$scripts/scripts/checkpatch.pl" ] ||
     "$here/source.sh" "$scripts" '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' '*/scripts/const_structs.checkpatch'
