@@ -7,7 +7,7 @@ makefiles := Makefile packaging/packages.mk ci/jobs.mk
 listed := $(shell sed -n 's/^\([a-z_-]*\):.*\#\# .*/\1/p' $(makefiles))
 .PHONY: $(listed)
 
-# cargo uses all processors by itself.
+# Recipes run one after the other, because cargo uses all processors by itself.
 .NOTPARALLEL:
 
 # Files are installed in these directories. Packagers set prefix, libdir or includedir, and DESTDIR for a staged
@@ -84,9 +84,10 @@ archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
 tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat)
 
-# The functions of the C libraries. A static library is one object in which only their symbols are global, so that it
-# can be linked together with other Rust archives. The object has no COMDAT groups: of groups with the same name, the
-# linker keeps one, and if it kept this object's, others would not find the symbols, which are not global.
+# The functions of the C libraries. A static library is one object in which only the symbols of these functions are
+# global, so that it can be linked together with other Rust archives. The object has no COMDAT groups. If several objects
+# have a group of the same name, the linker keeps only one. If it kept this object's, the other objects would not find
+# the group's symbols, because they are not global here.
 functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $(1))
 exported := $(call functions_in,src/exports.rs)
 exported_by_gdrx := $(call functions_in,crates/gdrx/src/exports.rs)
@@ -138,7 +139,7 @@ rust:
 	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
 		{ echo "gdrapi needs Rust $(rust_version) or later, and there is $${found:-none}: install it with rustup" >&2; exit 1; }
 
-# Options for gdremu and the tools, which need no optimization across crates. It takes 2.5 of 6 minutes of CPU time.
+# Options for gdremu and the tools, which need no optimization across crates. That takes nearly half of their build's time.
 unmerged := --config 'profile.release.lto="off"' --config profile.release.codegen-units=16
 
 lib: rust ## Builds the shared and the static library into build/lib.
@@ -182,10 +183,10 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release $(unmerged))
 
-# preloaded DIRECTORY: builds the objects that `gdrcopy trace` preloads. libgdrcopy_trace.so has the functions, and the
-# alias stands for libgdrapi's other name. If the traced library has more functions than these, `gdrcopy trace` also
-# preloads libgdrcopy_trace_newer.so. That is empty, and needs first libgdrcopy_trace.so and then the library, by links
-# that `gdrcopy trace` makes beside it.
+# preloaded DIRECTORY: builds the objects that `gdrcopy trace` preloads. libgdrcopy_trace.so has the functions of
+# libgdrapi.so.2. libgdrcopy_trace_alias.so stands for the library's other name, libgdrapi.so. If the traced library has
+# more functions, `gdrcopy trace` also preloads libgdrcopy_trace_newer.so. This object is empty, and needs first
+# libgdrcopy_trace.so and then the traced library, both by links that `gdrcopy trace` makes beside the object.
 define preloaded
 	@mkdir -p $(1)
 	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
@@ -294,7 +295,7 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
-# gdremu looks for its library here. libgdremu_nvidia.so is not installed, because it is a laboratory tool (gpu-bundle).
+# gdremu looks for its library here. libgdremu_nvidia.so is not installed, because it only serves checks (`make gpu-bundle`).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
 
 gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.

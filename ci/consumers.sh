@@ -144,8 +144,8 @@ main() {
     mkdir -p "$cache" && cd "$cache" || exit 1
     need dpkg-dev g++ gdb make pkg-config python3-pip
 
-    # The library is installed in each run, because it may have changed. Consumers are not built again, because its
-    # interface does not change.
+    # The library is installed in each run, because it may have changed. Consumers are not built again, because the
+    # library's interface does not change.
     make -s -C "$root" lib_install prefix="$cache/gdrcopy" libdir="$cache/gdrcopy/lib" >gdrcopy.log || skip "no library, see $cache/gdrcopy.log"
     once list-sources list_sources
     once cuda make_cuda

@@ -1,11 +1,11 @@
 # The tests and checks that .ci/run lists, and what they need. The Makefile includes this file.
 
-# The commands have `--workspace` instead of a package. For fewer packages, which need fewer features of dependencies,
-# cargo would compile the dependencies again.
+# Many cargo commands name a single test but all packages (`--workspace`). Fewer packages would need fewer features of
+# dependencies, so cargo would compile the dependencies again.
 
 # This program runs the tests, and ends a run that hangs.
 watched := build/c_tests/watched
-# The C programs, with test names WAY::PROFILE::PROGRAM.
+# Runs the C programs. A test is named after how the program gets the library, gdremu's profile, and the program.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
@@ -36,7 +36,7 @@ check: tests long-tests interfaces build-check sanitizers cross ## Runs every te
 daily: ## Runs what takes too long for each change, as .ci/run lists it.
 	.ci/run daily
 
-# These compile the crate of the Python extension, which is a workspace of its own, for Python's stable ABI.
+# With these options, cargo compiles the crate of the Python extension, a workspace of its own, for Python's stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
 extension_crate = --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked
 
@@ -74,7 +74,7 @@ long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) valgrind::
 
-# The extension that python3 loads; `wheel-check` has the others, too.
+# The minor version in the name of the extension module that python3 loads. `make wheel-check` tests all modules.
 python_of_ci = $(shell python3 -c 'import sys; print(min(sys.version_info.minor, 11))')
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.

@@ -1,7 +1,7 @@
 /*
- * Makes the calls that aws-ofi-nccl makes, whose sources are in no registry. It gets all functions of the driver from
- * the CUDA runtime, and those of libgdrapi by dlopen. It pins with FORCE_PCIE where that is possible, and a thread adds
- * to counters in GPU memory. Prints a line for each test that passes.
+ * Stands for aws-ofi-nccl, whose sources are in no registry, and makes its calls. As aws-ofi-nccl does, this program gets
+ * all functions of the CUDA driver from the CUDA runtime, and those of libgdrapi by dlopen. It pins with FORCE_PCIE
+ * where that is possible, and a thread adds to counters in GPU memory. Prints a line for each test that passes.
  */
 #include <dlfcn.h>
 #include <pthread.h>

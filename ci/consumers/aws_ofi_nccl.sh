@@ -1,4 +1,4 @@
-# Runs aws_ofi_nccl.c, which makes the calls of aws-ofi-nccl.
+# Compiles and runs aws_ofi_nccl.c, which makes the same calls as aws-ofi-nccl.
 
 aws_ofi_nccl() {
     local profile log

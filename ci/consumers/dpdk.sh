@@ -2,7 +2,7 @@
 
 build_dpdk() {
     rm -rf dpdk-build
-    # Only what the program needs is enabled, because it is linked statically with all enabled libraries and drivers.
+    # Only libraries and drivers that the program needs are enabled, because it is linked statically with all enabled ones.
     meson setup dpdk-build dpdk-source --optimization=1 -Dplatform=generic -Dtests=false -Denable_apps=test-gpudev \
         -Denable_drivers=bus/pci,gpu/cuda,mempool/ring -Dc_args="-I$cache/cuda/include -I$cache/gdrcopy/include" \
         -Ddisable_libs=bitratestats,cfgfile,flow_classify,gro,gso,jobstats,kni,latencystats,metrics,node,pdump,pipeline,port,power,table,vhost

@@ -4,7 +4,7 @@ gdremu has.
 
 HEADERS is a directory with cuda.h, cuda_runtime_api.h and nvml.h. LIBRARY is libgdremu_cuda.so. A PATH is a file, a
 directory, or a list of names with commas, which were read elsewhere. In a source file, calls and quoted names count. In
-a binary, all texts that are the name of a function count. A binary that contains NVIDIA's CUDA runtime so names all
+a binary, all texts that are the name of a function count. So a binary that contains NVIDIA's CUDA runtime names all
 functions that the runtime looks up.
 
 Prints a line for each NAME, with tabs between the columns: how many functions it names, how many of these gdremu has,

@@ -1,8 +1,8 @@
 # Builds libfabric twice: linked with libgdrapi and CUDA, and loading them with dlopen. fabtests sends GPU memory from
-# one process to another over the shm provider. libfabric_register.c says what is added, and why. The provider tcp does
+# one process to another over libfabric's provider shm, with the additions in libfabric_register.c. The provider tcp does
 # not take GPU memory.
 
-# The source package lacks configure scripts, which this makes.
+# Makes the configure scripts, which the source package lacks.
 prepare_libfabric() {
     (cd libfabric-source && ./autogen.sh)
     (cd libfabric-source/fabtests && ./autogen.sh)

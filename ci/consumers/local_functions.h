@@ -1,6 +1,6 @@
 /*
- * For programs that call functions which are local to a library: `program LIBRARY OFFSET...`, with the offsets of the
- * functions' symbols. Such a program prints a line for each test that passes.
+ * Helps programs to call functions that a library does not export. Such a program runs as `program LIBRARY OFFSET...`,
+ * with the offsets of the functions in the library, and prints a line for each test that passes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 enum { SIZE = GPU_PAGE_SIZE };
 
-/* Loads the library, and finds the functions in the order of their offsets. Returns where the library is. */
+/* Loads the library, and stores the functions' addresses in the order of the offsets. Returns the library's address. */
 static char *load(char **argv, char **functions, int count)
 {
     struct link_map *loaded;
@@ -28,7 +28,7 @@ static char *load(char **argv, char **functions, int count)
     return (char *)loaded->l_addr;
 }
 
-/* The address of a page of GPU memory. */
+/* Allocates GPU memory, and returns the address of a whole page in it. */
 static CUdeviceptr gpu_page(void)
 {
     CUdeviceptr address;

@@ -7,7 +7,7 @@ shift 2
 
 "$@" >"$log.server" 2>&1 &
 server=$!
-listens=":$(printf %04X "$port") [0-9A-F]*:0000 0A" # A socket with any address in the state LISTEN.
+listens=":$(printf %04X "$port") [0-9A-F]*:0000 0A" # This matches the line of a listening socket.
 while kill -0 $server 2>/dev/null && ! grep -q "$listens" /proc/net/tcp /proc/net/tcp6; do
     sleep 0.2
 done

@@ -25,7 +25,7 @@ configure_ucx() {
     grep -q 'uct_cuda_MODULES.*gdrcopy' config.h
 }
 
-# make_in DIRECTORY LEVEL [TARGET]: builds with this level of optimization.
+# make_in DIRECTORY LEVEL [TARGET]: builds this directory of UCX with this level of optimization.
 make_in() {
     make -s -j"$jobs" -C "ucx-build/$1" ${3:+"$3"} CFLAGS="-g0 -O$2 -Wno-error" CXXFLAGS="-g0 -O$2 -Wno-error" LIBS='-lrt -lstdc++'
 }
@@ -41,7 +41,7 @@ build_ucx() {
 # gtest is not optimized, because compiling it takes longer than running it.
 build_gtest() {
     local test
-    # Tests of other things include a header that the release lacks.
+    # Some tests include a header that the release lacks. None of them is needed here, so their files are emptied.
     for test in $(grep -rl 'include "cuda_vmm_mem_buffer.h"' ucx-source/test/gtest); do
         : >"$test"
     done

@@ -10,7 +10,7 @@ bundle=$(cd "${1:-$root/build/gpu}" && pwd) || exit 2
 logs=$root/build/gpu-check
 gdremu=("$bundle/gdremu" --provider nvidia)
 watched=("$bundle/watched" "${gdremu[@]}")
-leak=66 # This is gdremu's exit status for leaked pins.
+leak=66 # gdremu exits with this status if a program leaves pins.
 
 die() {
     echo "gpu-check: $*" >&2
@@ -46,7 +46,7 @@ check() {
     table+=("$(printf '%-32s %-12s %4d s' "$name" "$word" $((SECONDS - begin)))")
 }
 
-# c_programs and tools.sh, which run after the demo, end programs that hang. The others run under `watched`.
+# `watched` ends programs that hang. c_programs and tools.sh, which run after the demo, do this by themselves.
 check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"

@@ -14,7 +14,7 @@ else
         dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
     done
     [ -n "$missing" ] || exit 0
-    # shellcheck disable=SC2086 # The packages are words.
+    # shellcheck disable=SC2086 # Each word is a package.
     set -- install $missing
 fi
 

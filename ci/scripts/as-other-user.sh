@@ -33,7 +33,7 @@ run() {
 }
 
 programs=$(executables --workspace --test c_programs)
-# shellcheck disable=SC2086 # $programs is two words.
+# shellcheck disable=SC2086 # $programs has two words: the manifest and the executable.
 run $programs "${1:-}"
 # `make test` selects these packages, so cargo has built their tests. Tests that only compile, and states of systems
 # that only root can prepare, are left out.

@@ -18,8 +18,8 @@ for crate in "${crates[@]}"; do
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/"$crate"-[0-9]* "$CARGO_TARGET_DIR/debug/.fingerprint/$crate"-*
 done
 
-# This command also builds each crate, with default features. It takes the other crates of this release from its local
-# registry.
+# This command also builds each crate, with default features. It takes the other crates of this release from cargo's
+# local registry.
 quietly cargo package --offline --locked --allow-dirty "${crates[@]/#/--package=}"
 
 # `--touch`: the times in the archives are old, so cargo would think that the files have not changed since the last

@@ -26,7 +26,7 @@ compile() {
     done
 }
 # c2x and c++2b are C23 and C++23. Older compilers know only these names.
-# shellcheck disable=SC2086 # The flags are words.
+# shellcheck disable=SC2086 # Each word is a flag.
 for standard in c99 c11 c17 c2x; do
     compile $standard gcc $warnings $c_warnings
     compile $standard clang $warnings $clang_warnings

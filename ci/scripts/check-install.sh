@@ -188,7 +188,7 @@ run "$work"/archive/build/with_{gdrcopy,gdrx}
 # A program links both static libraries together with another one that is written in Rust, before or after it.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$work/libanother.a"
 for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
-    # shellcheck disable=SC2086 # The options are words.
+    # shellcheck disable=SC2086 # Each word is an option.
     quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -Wl,-u,another -L"$work" -L"$root/usr/lib" \
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$work/program"

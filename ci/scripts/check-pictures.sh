@@ -22,7 +22,7 @@ done
 gdremu=${CARGO_TARGET_DIR:-target}/release/gdremu
 library=$PWD/build/lib/libgdrapi.so.2
 for tool in "copylat -s 64K -w 50 -r 20" "apiperf -s 128K -n 10"; do
-    # shellcheck disable=SC2086 # The options are words.
+    # shellcheck disable=SC2086 # $tool also has the tool's options.
     quietly "$gdremu" -- build/tools/bin/gdrcopy $tool --lib "ours=$library" --lib "other=$library" --json "$work/results.json"
     # Removes a time of one copy, as if that had copied wrong bytes.
     "$python" -c 'import json, sys; results = json.load(open(sys.argv[1])); del results["records"][-1]["p50_ns"]

@@ -59,7 +59,7 @@ END_OF_FILE
 gcc -DLINKED -Iinclude "$work/program.c" -o "$work/linked" -L"$work/other" -l:libgdrapi.so.2
 gcc -Iinclude "$work/program.c" -o "$work/dlopened" -ldl
 
-# This loader has a cache of its own. The cache has the other library, which so takes the place of an installed one.
+# This copy of the loader reads a cache of its own. The other library is in that cache, as if it were installed.
 loader=$(readelf --program-headers "$work/linked" | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')
 sed "s|/etc/ld.so.cache|$cache|" "$loader" >"$work/loader"
 chmod +x "$work/loader"
@@ -93,7 +93,7 @@ expect() {
 }
 
 for program in linked libgdrapi.so libgdrapi.so.2; do
-    expect $program '' '' other # Without this, the cases below would prove nothing.
+    expect $program '' '' other # By default, programs get the other library.
     expect $program '' "$lib" this
     expect $program "$lib/libgdrapi-preload.so" '' this
 done

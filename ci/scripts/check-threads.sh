@@ -30,7 +30,7 @@ libraries="$out/gdrapi.o $out/gdrx.o -lgcc_s -lpthread -ldl -lm -lc '$target/rel
 make --no-print-directory --silent -f c_tests/programs.mk CC=gcc libraries="$libraries" build/c_tests/watched \
     "$programs"/{threads,handles,gdrx}
 for program in threads handles gdrx; do
-    grep -q __tsan_func_entry <(nm "$programs/$program") # Without the sanitizer, the program would succeed, too.
+    grep -q __tsan_func_entry <(nm "$programs/$program") # Without the sanitizer, no race is found.
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$PWD/ci/scripts/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$programs/$program"
 done

@@ -20,5 +20,5 @@ if ! command -v apt-get >/dev/null; then
     echo "Please install with your package manager:$packages" >&2
     exit 1
 fi
-# shellcheck disable=SC2086 # The packages are words.
+# shellcheck disable=SC2086 # Each word is a package.
 exec "$(dirname "$0")/apt-install.sh" $packages
