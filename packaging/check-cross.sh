@@ -59,9 +59,9 @@ END
     qemu-"$arch" -L "/usr/$type" "$work/loads" "$1" || die "$1 cannot be loaded, or has another version"
 }
 
-# check_installed: checks the files in $tree, with the libraries in $libdir. Some tests are left out. In a child under qemu 7.2,
-# mappings do not end and handles are not refused, because qemu ignores MADV_DONTFORK and MADV_WIPEONFORK. And doctor starts
-# itself, but qemu starts no programs of the other arch.
+# check_installed: checks the files in $tree, with the libraries in $libdir. Tests of forked children are left out, because
+# qemu 7.2 ignores MADV_DONTFORK and MADV_WIPEONFORK. So mappings do not end in a child, and handles are not refused there.
+# doctor is left out, because it starts itself, and qemu starts no programs of the other arch.
 check_installed() {
     check_elf "$tree/usr"
     ci/scripts/check-symbols.sh "$libdir"/libgdr{api.so.2,x.so.1}

@@ -43,8 +43,8 @@ deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/
 rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
-# zig links the wheel, with the symbol versions of glibc 2.28. With `ZIG=`, gcc links it for the glibc of this system. Each has
-# its own target directory, so that cargo does not build everything again after a change of the linker.
+# zig links the wheel, with the symbol versions of glibc 2.28. With `ZIG=`, gcc links it for the glibc of this system. Each of the
+# two linkers has a target directory, so that cargo does not build everything again after a change of the linker.
 own_zig := build/zig/bin/python
 export ZIG ?= '$(CURDIR)/$(own_zig)' -m ziglang
 
@@ -61,8 +61,8 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 	OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
 		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(unpacked)/build/extension $(packages)/wheel
 
-# CPython has buffers in its stable ABI since 3.11, so 3.9 and 3.10 have a module each. Each has a target directory, because
-# cargo builds pyo3 again for another configuration. No Python is needed.
+# CPython has buffers in its stable ABI since 3.11, so 3.9 and 3.10 have a module each. Each build has a target directory,
+# because cargo builds pyo3 again for another configuration. No Python is needed.
 extended_pythons := 9 10 11
 extension: rust ## Builds the extension modules of the Python package into build/extension.
 	@rm -rf build/extension && mkdir -p build/extension

@@ -116,8 +116,8 @@ check_linked() {
     local linked
     cp tests/install/program.c "$tree/root"
     for linked in "-L$1 -lgdrx -lgdrapi" "$1/libgdrx.a $1/libgdrapi.a"; do
-        # shellcheck disable=SC2086 # Options are words.
-        "${2:-gcc}" -DWITH_gdrx -I"$tree/usr/include" "$tree/root/program.c" -o "$tree/usr/bin/program" $linked -lpthread -ldl # as glibc before 2.34 needs
+        # shellcheck disable=SC2086 # Each word is an option.
+        "${2:-gcc}" -DWITH_gdrx -I"$tree/usr/include" "$tree/root/program.c" -o "$tree/usr/bin/program" $linked -lpthread -ldl # glibc before 2.34 needs -lpthread and -ldl
         emulated default /usr/bin/program 2>/dev/null || die "a program linked with $linked does not work"
         rm "$tree/usr/bin/program"
     done

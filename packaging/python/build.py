@@ -30,10 +30,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIBRARY = "libgdrapi.so"  # The object for LD_PRELOAD needs this name. `make lib` puts that object beside the library.
 PRELOAD = "libgdrapi-preload.so"
-TRACER = "lib/gdrcopy"  # The program looks for the objects there, beside its own directory.
+TRACER = "lib/gdrcopy"  # `gdrcopy trace` looks for its objects in this directory, beside bin.
 # The names of arches by e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
-DATE = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # since 1980, the oldest date of zip files
+DATE = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # zip files have no dates before 1980
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
 METADATA = """\
 Metadata-Version: 2.4

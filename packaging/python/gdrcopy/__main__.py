@@ -12,7 +12,7 @@ from ._error import Error
 from ._native import driver
 from ._preload import LIBRARY, path, preload_children
 
-# The program prints what to use instead of these tools.
+# These tools no longer exist. The program gdrcopy prints what to use instead.
 REMOVED_TOOLS = ("checkpoint", "suspend", "resume")
 TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
@@ -29,7 +29,7 @@ doctor finds out why GDRCopy does not work."""
 def interpreter_options() -> List[str]:
     """Returns the options before -m gdrcopy. sys.orig_argv exists since Python 3.10 only, so the command line is read."""
     line = os.fsdecode(Path("/proc/self/cmdline").read_bytes())
-    match = re.search(r"\0((?:[^\0]*\0)*?)(-[a-zA-Z]*)m\0?gdrcopy", line)  # -m, or -Om
+    match = re.search(r"\0((?:[^\0]*\0)*?)(-[a-zA-Z]*)m\0?gdrcopy", line)  # -m gdrcopy, or -Om gdrcopy
     if match is None:
         return []
     words, flags = match[1].split("\0")[:-1], match[2]

@@ -41,7 +41,7 @@ def _calls(mapping: Mapping) -> Dict[str, Callable[[], object]]:
     try:
         words = memoryview(mapping).cast("Q")
     except BufferError:
-        pass  # mapped for aligned accesses only
+        pass  # memory that is mapped for aligned accesses only has no views
     else:
 
         def store() -> None:

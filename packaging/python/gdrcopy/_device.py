@@ -122,10 +122,10 @@ class _Versioned(ctypes.Structure):
     ]
 
 
-_CUDA = 2  # DLDeviceType
+_CUDA = 2  # kDLCUDA in the enum DLDeviceType
 # For each DLDataTypeCode, NumPy's kind and the numbers of bits that NumPy has types for.
 _KINDS = {0: ("i", 8, 16, 32, 64), 1: ("u", 8, 16, 32, 64), 2: ("f", 16, 32, 64), 5: ("c", 64, 128), 6: ("b", 8)}
-_READ_ONLY = 1  # bit of flags
+_READ_ONLY = 1  # a bit of flags in DLManagedTensorVersioned
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [ctypes.py_object, c_char_p]
@@ -143,13 +143,13 @@ def _of_dlpack(obj: Any) -> DeviceMemory:
     # address of a stream. Without the argument, other packages make the legacy default stream wait, which is harmless.
     try:
         capsule = obj.__dlpack__(max_version=(1, 0))
-    except TypeError:  # before DLPack 1.0
+    except TypeError:  # packages from before DLPack 1.0 have no max_version
         capsule = obj.__dlpack__()
     # The capsule's name is not changed. So the capsule keeps the tensor, and releases it when the capsule is deleted.
     writable = True
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
-        if versioned.major != 1:  # another layout
+        if versioned.major != 1:  # another major version has another layout
             raise ValueError(f"pass an object with DLPack 1, not {versioned.major}")
         tensor, writable = versioned.tensor, not versioned.flags & _READ_ONLY
     else:

@@ -16,7 +16,7 @@ from ._native import Memory, Word
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# PyTorch may use such memory. The library cannot say so in its message.
+# Added to the library's message, which cannot name PyTorch's option. PyTorch may use memory that cannot be pinned.
 EXPANDABLE = "nor of several calls of cuMemCreate, as with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 # CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
 SPAWN = "the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"

@@ -11,7 +11,7 @@ from typing import Optional
 from ._error import Error
 
 LIBRARY = "libgdrapi.so"  # Its SONAME is libgdrapi.so.2.
-# An empty object with that SONAME, which needs the library by its file's name. So the loader has an object for both names.
+# An empty object with the SONAME libgdrapi.so.2, which needs the library as libgdrapi.so. So the loader has both names.
 PRELOAD = "libgdrapi-preload.so"
 
 

@@ -278,7 +278,7 @@ impl Memory {
         if self.leases.load(SeqCst) != 0 {
             return Err(PyBufferError::new_err("delete all views of the mapping before it is closed").into());
         }
-        // No copy begins from here on.
+        // From here on, new copies are refused. The lock below waits for those that are running.
         self.is_closed.store(true, SeqCst);
         let ended = py.detach(|| self.pinned.write().expect("no panic under this lock").end());
         if let Err(error) = ended {
@@ -289,7 +289,8 @@ impl Memory {
         Ok(true)
     }
 
-    /// The exporter is a lease. So an object that keeps only the exporter, as torch.frombuffer does, keeps the mapping.
+    /// The exporter of the buffer is a [`Lease`]. So an object that keeps only the exporter, as torch.frombuffer does,
+    /// keeps the mapping open.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
         let (py, memory) = (slf.py(), slf.get());
         // The lease is made first, because its allocation may collect garbage, which can run any Python code.
@@ -308,7 +309,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Does nothing. But NumPy keeps the buffer only of types that have this function.
+    /// Does nothing, but must exist, because NumPy keeps a buffer only if its type has this function.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 }
 

@@ -1,4 +1,4 @@
-//! The reason why a call was refused, as a Python exception.
+//! Errors of this crate and of gdrcopy-core as Python exceptions.
 #![forbid(unsafe_code)]
 
 use gdrcopy_core::error::Error;
