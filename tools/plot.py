@@ -24,7 +24,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullForma
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gdrapi", "font.sans-serif": ["DejaVu Sans", "Verdana"]})
 # The first four are distinguishable with any color blindness.
 COLORS = ["#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3"]
-GRAY = "#6b6b6b"  # for lines that were not measured
+GRAY = "#6b6b6b"  # The color of captions, and of lines that were not measured.
 MARKED = 12  # A curve with fewer points than this shows a dot at each point.
 BEYOND = 3  # The y axis ends at this multiple of the largest median at most, and at this fraction of the smallest.
 # Bytes per second of one lane in each generation of PCIe. The headers of packets take a part of them.
@@ -39,7 +39,7 @@ def size_text(size: float, _position: object = None) -> str:
 
 
 def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str], tuple[str, float] | None]:
-    """Returns the title, the conditions, and the PCIe link's name and bandwidth, or None if that is not the limit."""
+    """Returns the title, the conditions, and the PCIe link's name and bandwidth, or None if the link is not the limit."""
     first, libraries, cuda = setup["libraries"][0], setup["libraries"], setup["cuda_version"]
     gpu = "".join(gpu["name"] for gpu in setup["gpus"] if gpu["number"] == setup["gpu"])
     emulated = gpu == "gdremu GPU"
@@ -93,7 +93,7 @@ def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str
         axes.plot(sizes, [value(record, "p50_ns") for record in own], style, color=color, linewidth=2, label=method)
     low = max(min(ends + medians), min(medians) / BEYOND)
     high = min(max(ends + medians), max(medians) * BEYOND)
-    room = max(1.1, (6 / (high / low)) ** 0.5)  # for at least two labels
+    room = max(1.1, (6 / (high / low)) ** 0.5)  # The axis has at least two labels.
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(LogLocator(2, numticks=8))
     axes.xaxis.set_major_formatter(FuncFormatter(size_text))

@@ -114,7 +114,7 @@ fn default_library_is_the_loaders_choice() {
     let file = library().canonicalize().unwrap();
     output.prints(&[file.to_str().unwrap()]);
 
-    // A libgdrapi may be installed on this computer.
+    // Without the variable, the loader finds a libgdrapi only if one is installed on this computer.
     let installed = run(Command::new(loader_prints_its_choice(directory.path())).env_remove("LD_LIBRARY_PATH"));
     let output = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
     if installed.status == Some(0) {

@@ -78,8 +78,8 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let commands: Vec<String> = serde_json::from_value(step["commands"].clone()).unwrap();
     let next = planted.examine(&commands);
     let is_still_there = next.steps().iter().any(|next| next["remedy"] == *remedy.name());
-    // A step that replaces a problem by another one is no cure. In a state with mounts of its own, a step that replaces a
-    // warning is none either, except that doctor sees more warnings once it can start its processes.
+    // A step is a cure only if it leaves fewer problems than before. In a state with mounts of its own, it must also
+    // leave fewer warnings, unless it is DoctorStart: doctor sees more warnings once it can start its processes.
     let ([problems, faults], [before, faults_before]) = (next.faults(), report.faults());
     let is_replaced = problems > 0 && problems >= before
         || planted.state.is_private() && remedy != Remedy::DoctorStart && faults > 0 && faults >= faults_before;
@@ -135,7 +135,7 @@ fn gpus_that_others_use_or_behind_a_hang_are_not_tested() {
     assert_eq!(report.findings("self-test").len(), 2);
 }
 
-/// All rows have the same remedy: that of what the loader finds, those of the names, and that of the self-test.
+/// All rows about the library have the same remedy, whether they are about a name, a file or the self-test.
 #[test]
 fn library_for_a_newer_c_library_has_one_remedy() {
     for sh in ["newer; args='--lib newer.so'", "newer; both newer.so other; path other"] {

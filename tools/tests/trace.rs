@@ -89,8 +89,8 @@ impl Workdir {
     }
 }
 
-/// Asserts values of a report. Each line has a pointer and the value there, of which a text has only its beginning and an
-/// array only its length. A pointer that begins with a number is one into `processes`.
+/// Asserts values of a report. Each line has a JSON pointer and the value there: of a text its beginning, and of an
+/// array its length. A pointer that begins with a number starts at `processes`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
     for line in expected.lines() {
@@ -223,7 +223,8 @@ const USES: &[(&str, i32, &str)] = &[
     ),
 ];
 
-/// The same with a library that behaves in other ways than this project's. Its calls of its own functions do not count.
+/// Uses like `USES`, but with the library of `other.c`, which behaves in other ways than this project's. Its calls of
+/// its own functions do not count.
 const OTHER_USES: &[(&str, i32, &str)] = &[
     ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (
@@ -232,7 +233,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
          0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
-    // In the child, several threads make the first calls, and so its file, at once.
+    // In the child, several threads make their first calls at once, and must make only one file of the process.
     (
         "open fork threads",
         0,

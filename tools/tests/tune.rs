@@ -1,5 +1,5 @@
-//! Tests `gdrcopy tune`: the settings that it prints, the pairs of processes that it runs, of a program that stands in for
-//! UCX's, and its warning on an emulated GPU. `make consumers` runs it with UCX itself.
+//! Tests `gdrcopy tune`: the settings that it prints, the pairs of processes that it runs, and its warning on an
+//! emulated GPU. A stand-in takes the place of UCX's ucx_perftest. `make consumers` runs tune with UCX itself.
 
 mod common;
 

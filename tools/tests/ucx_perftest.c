@@ -1,6 +1,7 @@
 /*
- * Answers as UCX's ucx_perftest does to `-b LIST -f -v -p PORT [SERVER]`. The time of a message is from the line `MEMORY MODE
- * SIZE TIME` of FAKE_TIMES, or else its size. MODE is default, model, eager or rendezvous, as the variables of UCX select it.
+ * Answers as UCX's ucx_perftest does to `-b LIST -f -v -p PORT [SERVER]`. The time of a message is TIME in the line `MEMORY
+ * MODE SIZE TIME` of the variable FAKE_TIMES or, without such a line, the message's size. MODE is default, model, eager or
+ * rendezvous, as the variables of UCX select it.
  * Other options and other lists are refused. FAKE makes it fail, hang, or print garbage.
  */
 #include <arpa/inet.h>

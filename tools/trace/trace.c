@@ -80,7 +80,7 @@ struct process {
     uint64_t threads; /* the number of those that called libgdrapi */
     uint64_t version; /* of the next library, major and minor, 32 bits each; all bits if it cannot be loaded */
     uint64_t pins_left_out;
-    uint64_t last_pin; /* its index in `pins` */
+    uint64_t last_pin; /* the index in `pins` of the newest pin */
     uint64_t lock;     /* held while pins change; copies do not take it */
     uint64_t emulated; /* 1 if the GPU is gdremu's */
     char program[440];
@@ -149,7 +149,7 @@ static inline uint64_t add(uint64_t *number, uint64_t value)
     return __atomic_fetch_add(number, value, __ATOMIC_RELAXED);
 }
 
-/* ---- Work that no signal interrupts, nor the one that cancels a thread ---- */
+/* ---- Work that no signal may interrupt, not even the signal that cancels a thread ---- */
 
 struct quiet {
     uint64_t signals;
@@ -213,8 +213,8 @@ static struct state {
     uint64_t attempt;
 } nothing = {.attempt = DONE}, *state = &nothing;
 
-/* Creates a file of this process. The one with number 0 is for counts, others are for lists. With a start of 0, the file only
- * marks that the process has loaded this object. */
+/* Creates a file of this process. File number 0 is for counts, the others are for lists of objects. With a start of 0, the
+ * file only marks that the process has loaded this object. */
 static int create(uint64_t start, uint64_t number)
 {
     char name[512];
@@ -223,8 +223,8 @@ static int create(uint64_t start, uint64_t number)
     return (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Writes what `from` has to read, or zeros if it is negative, up to the length of struct file. Returns whether the file has
- * that length then. */
+/* Writes the bytes of the file `from`, or zeros if `from` is negative, up to the length of struct file. Returns whether the
+ * written file then has that length. */
 static int fill(int to, int from)
 {
     char buffer[4096] = {0};
@@ -233,7 +233,7 @@ static int fill(int to, int from)
     struct rlimit limit;
 
     getrlimit(RLIMIT_FSIZE, &limit);
-    while (limit.rlim_cur >= sizeof(struct file) && left > 0) { /* else a signal would end the process */
+    while (limit.rlim_cur >= sizeof(struct file) && left > 0) { /* a longer write would raise SIGXFSZ */
         if (from >= 0)
             len = syscall(SYS_read, from, buffer, sizeof(buffer));
         if (len <= 0 || (size_t)len > left || syscall(SYS_write, to, buffer, len) != len)

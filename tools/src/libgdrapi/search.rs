@@ -10,18 +10,18 @@ use std::process::{Command, Stdio};
 
 use crate::system::files;
 
-/// The name of the place where only the tools find a library.
+/// The name of the place beside this program. Only the tools look for a library there.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
-/// The variable whose libraries come first.
+/// The variable with the libraries that the loader takes first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
-/// The variable whose directories come next.
+/// The variable with the directories that the loader searches after that.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The name that linked programs ask for, as do some that call dlopen.
+/// The name by which the loader looks for the library of linked programs, and of some that call dlopen.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
 
-/// The name that the other programs open.
+/// The name that other programs pass to dlopen.
 pub(crate) const PLAIN_NAME: &str = "libgdrapi.so";
 
 const NAMES: [&str; 2] = [SONAME, PLAIN_NAME];
@@ -160,7 +160,7 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
     None
 }
 
-/// Returns the library that a preloaded file is, or loads.
+/// Returns the libgdrapi that a preloaded file is or, as libgdrapi-preload.so, loads from its own directory.
 pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {

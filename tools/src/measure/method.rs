@@ -92,8 +92,8 @@ impl Method {
         Times::new(times.collect())
     }
 
-    /// Makes `calls` copies, from the `first` one on, and returns how many nanoseconds all of them
-    /// take. Calls beyond the first [`BATCH`] use the windows of those again.
+    /// Makes `calls` copies, and returns how many nanoseconds all of them take. The first copy has the index `first`.
+    /// After [`BATCH`] copies, the same windows are used again.
     pub(crate) fn time(
         &self,
         point: &Point,
@@ -112,8 +112,7 @@ impl Method {
             (Kind::Library, Direction::Write) => {
                 let write = self.mapped.copy_to();
                 timed(clock, calls, |i| {
-                    // SAFETY: `size` bytes are mapped at each address and readable at `host`, as
-                    // checked above.
+                    // SAFETY: `size` bytes are mapped at each address and readable at `host`: both were checked above.
                     unsafe { write(handle, device[i].cast(), host.cast(), size) }
                 })
             }

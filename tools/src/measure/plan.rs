@@ -43,7 +43,7 @@ impl Direction {
     }
 }
 
-/// One kind of copy.
+/// Copies of one direction, size and alignment, which are measured together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
     pub(crate) direction: Direction,

@@ -34,7 +34,7 @@ pub(crate) struct Record {
     pub(crate) iterations: usize,
     #[serde(flatten)]
     pub(crate) times: Option<Times>,
-    /// Computed from the mean time.
+    /// The bandwidth, computed from the mean time.
     pub(crate) bandwidth_mib_per_s: Option<f64>,
     /// The median time divided by that of the first method.
     pub(crate) ratio: Option<f64>,

@@ -190,8 +190,8 @@ impl Sampler<'_> {
     }
 }
 
-/// Returns the number of calls between two looks at the interrupt. They take about a millisecond or more, next to which
-/// the time of a look does not matter.
+/// Returns the number of calls between two checks for an interrupt. The calls take about a millisecond or more, so the
+/// time of a check does not matter.
 fn calls_at_once(size: usize) -> usize {
     const BYTES: usize = 16 << 20;
     // The shortest call takes about as long as copying this many bytes.

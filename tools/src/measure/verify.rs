@@ -11,7 +11,7 @@ use crate::cuda::PinnedBuffer;
 /// The contents of host memory before a read.
 const POISON: u8 = 0xee;
 
-/// What both sides hold before the copies of a point, and must hold after them.
+/// The contents of both sides before the copies of a point, and those that both must have after the copies.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
@@ -105,7 +105,7 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len.next_multiple_of(8)];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for word in bytes.chunks_exact_mut(8) {
-        // An xorshift generator.
+        // This is an xorshift generator.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

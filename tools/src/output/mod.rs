@@ -77,7 +77,8 @@ pub(crate) fn name(value: impl Serialize) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// A bar on stderr until it is dropped, with parts of the same length. If stderr is not a terminal, it shows nothing.
+/// A progress bar on stderr, with parts of the same length. Dropping it removes the bar. If stderr is not a terminal,
+/// the bar is not shown.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -112,7 +113,7 @@ impl Progress {
     }
 }
 
-/// The error of options that contradict each other, or the system on which they are used.
+/// The error of options that do not fit each other, or that do not fit this system.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);

@@ -24,7 +24,7 @@ pub(crate) struct Versions {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) errno: i32,
-    /// True if the node was opened, and the question was refused.
+    /// True if the device node was opened, and `GET_VERSION` was refused.
     pub(crate) opened: bool,
 }
 
@@ -36,7 +36,7 @@ impl Versions {
     }
 }
 
-/// Opens the node, and returns the numbers from which `Versions` are made.
+/// Opens the device node, and returns the packed numbers from which [`Versions::new`] makes `Versions`.
 pub(crate) fn versions() -> Result<[u32; 2], Refusal> {
     let mut answer = GetVersion::default();
     let device = DeviceFile::open(None).map_err(|error| Refusal { errno: error.errno(), opened: false })?;

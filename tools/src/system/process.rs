@@ -102,7 +102,7 @@ fn without_deleted(path: &str) -> &str {
 
 fn is_library(path: &str) -> bool {
     let name = path.rsplit('/').next();
-    // This one is only for LD_PRELOAD, and has no functions.
+    // libgdrapi-preload.so is only for LD_PRELOAD, and has no functions.
     name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so") && name != "libgdrapi-preload.so")
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn gdrcopy(emulated: &[&str], arguments: &[&str]) -> Command {
 
 /// Runs a command, and returns its exit status and its output.
 pub(crate) fn run(command: &mut Command) -> Output {
-    eprintln!("{command:?}"); // Shown if the test fails.
+    eprintln!("{command:?}"); // Rust shows this if the test fails.
     Output::from(command.output().expect("gdremu starts"))
 }
 

@@ -125,7 +125,8 @@ pub(crate) struct Planted {
     pub(crate) directory: TempDir,
 }
 
-/// Returns the directory for stand-ins and states. Another user than the one who built the test may not write there.
+/// Returns the directory for stand-ins and states. If another user has built the test, this user may not write to
+/// cargo's directory.
 fn place() -> PathBuf {
     match env::var_os("GDRCOPY_TEST_BUILT") {
         Some(_) => env::temp_dir(),

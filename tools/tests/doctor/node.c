@@ -1,6 +1,7 @@
 /*
- * Makes character devices of major number 120, which is one for experiments, those of gdrdrv 2.6. They can be opened if the
- * kernel misses nothing but the driver. With GDRDRV=hang, opening /dev/gdrdrv never ends, even if gdremu emulates it. With
+ * A preloaded stand-in for the driver of a /dev/gdrdrv with the major number 120, which Linux keeps for experiments. If the
+ * kernel fails to open the device only because no driver has this number (ENXIO), this library opens it, and answers
+ * GET_VERSION as gdrdrv 2.6. With GDRDRV=hang, opening /dev/gdrdrv never ends, even if gdremu emulates it. With
  * GDRDRV=forbid it fails, as if a security module refused it. With GDRDRV=starve, doctor may open no more files once it has
  * started its process for the survey of CUDA.
  */

@@ -4,7 +4,7 @@ use super::choose_and_run;
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
-/// Returns a state in which GDRCopy works. The first step of the report is this one, if any.
+/// Returns a state in which GDRCopy works. `first` is the remedy of the report's first step, or is empty.
 const fn works(first: &'static [Remedy]) -> State {
     State { first, ..HEALTHY }
 }
@@ -51,7 +51,7 @@ driver_and_gpu {
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=";
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=7";
     real [DriverMissing] sh "cuda 100; echo no library >cuda/libcuda.so.1";
-    // CUDA's errors.
+    // CUDA fails with these errors.
     works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2";
     works [GpuFull] emulated "--fault cuMemAlloc:2";
     works [GpuExclusive] emulated "--fault cuDevicePrimaryCtxRetain:46";
@@ -69,13 +69,13 @@ driver_and_gpu {
     // This libcuda is not found by LD_LIBRARY_PATH, which the remedy would change.
     real [CudaStub] is_fixed true sh "cuda 34; path right; export LD_PRELOAD=$dir/cuda/libcuda.so.1";
     real [GpuHung] sh "cuda hang" args "--limit 1";
-    // dma-bufs.
+    // CUDA cannot map dma-bufs.
     bad [DriverUpdate] emulated "--no-gdrdrv --cuda-version 12.2";
     bad [DriverOpen] emulated "--no-gdrdrv --cuda-version 13.5 --dmabuf no";
     bad [DriverOpen] emulated "--no-gdrdrv --cuda-version 13.5 --dmabuf export";
     bad [DmabufUnforced] sh "export GDRCOPY_USE_DMABUF_MMAP=1";
     bad [DmabufUnforced] emulated "--cuda-version 13.3 --dmabuf export" sh "export GDRCOPY_USE_DMABUF_MMAP=1";
-    // GPUs.
+    // A GPU lacks a feature, or doctor does not find it.
     bad [GpuKind] emulated "--rdma no";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no";
     bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
@@ -100,7 +100,7 @@ device_nodes {
     real [NodeReplace] sh "dev; ln -s null /dev/gdrdrv";
     real [NodeReplace] sh "dev; ln -s nowhere /dev/gdrdrv";
     real [NodeReplace] sh "node 666 b";
-    // A number that is no longer the module's.
+    // The node has a number that is no longer the module's.
     real [NodeReplace] sh "node 666 c 121";
     // doctor itself cannot start its processes. These states are without gdremu, because it writes files too.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
@@ -142,7 +142,7 @@ module_and_machine {
     bad [NodeApptainer] emulated "--no-gdrdrv" sh "export APPTAINER_CONTAINER=/images/job.sif";
     bad [EngineModule] emulated "--driver-version 2.0" sh "export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     bad [EngineModule] emulated "--driver-version 2.4" args "--for aws-ofi-nccl";
-    // Limits, mounts and variables of the machine.
+    // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
     works [AddressSpace] emulated "--fault cuMemAlloc:2" sh "ulimit -S -v 100000000";
@@ -174,7 +174,7 @@ libraries {
     bad [LibraryPath] sh "put $gdrcopy tools/bin/gdrcopy; both $ours lib; gdrcopy=tools/bin/gdrcopy; path none";
     bad [LibraryPath] sh "put $gdrcopy bin/gdrcopy; both $ours lib64; gdrcopy=bin/gdrcopy; path none";
     works [] sh "path nowhere right; LD_LIBRARY_PATH=$(printf '/\\377:')$LD_LIBRARY_PATH";
-    // The two names find two libraries, in two directories and in one.
+    // The library's two names find two different libraries, in two directories and in one.
     works [LibraryLink] sh "both $faulty other; put $ours one/libgdrapi.so.2; path one other";
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; cp $faulty .; ln -sf ../doctors-faulty.so one/libgdrapi.so; path one";
     // LD_PRELOAD has a file that is gone, or a library.
@@ -188,37 +188,37 @@ libraries {
     bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
     bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";
     bad [LibraryReadable] sh "root; both $ours one/two; path one/two; chmod 0 one; chown 1 one; as_user";
-    // Files, links, pipes and directories that have a library's name, and are none.
+    // Files, links, pipes and directories have a library's name, but are no library.
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
     bad [LibraryRemove] is_fixed true sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--limit 3";
     bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
     bad [LibraryRemove] sh "mkdir \"it's one\"; true >\"it's one/libgdrapi.so.2\"; path \"it's one\" right";
-    // A library of which a part is missing.
+    // The library's file is truncated, is no library, does not exist, aborts each call, or hangs when it is loaded.
     bad [LibraryBuild] sh "mkdir other; head -c 4096 $ours >other/libgdrapi.so.2; path other right";
     bad [LibraryName] args "--lib /dev/null";
     bad [LibraryName] args "--lib /nowhere/libgdrapi.so.2";
     bad [LibraryOther] sh "args=\"--lib $absent\"";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY='stuck constructor'" args "--limit 3";
-    // A library that needs a newer C library.
+    // The library needs a newer C library.
     bad [LibraryBuild] sh "newer; args='--lib newer.so'";
     bad [LibraryBuild] sh "newer; both newer.so other; path other";
-    // A library for another CPU, which the loader passes over.
+    // The library is for another CPU, so the loader passes over it.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; foreign other/libgdrapi.so.2; path other";
-    // A library for a CPU of 32 bits.
+    // The library is for a CPU of 32 bits.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; path other
             printf '\\1' | dd of=other/libgdrapi.so.2 bs=1 seek=4 conv=notrunc status=none";
     bad [LibraryUpdate] sh "mkdir other; echo 'int gdr_open(void) { return 0; }' >1.c; gcc -shared 1.c -o other/libgdrapi.so
             path other";
-    // Good libraries, which cannot be loaded here.
+    // These libraries are good, but cannot be loaded here.
     bad [LibraryNeeds] sh "mkdir other; gcc -shared -x c /dev/null -Wl,-soname,libnuma.so.9 -o n.so; path other
             gcc -shared -Wl,--no-as-needed -x c /dev/null -x none n.so -o other/libgdrapi.so.2";
     bad [LibraryNoexec] sh "mkdir mount; mount -t tmpfs -o noexec none mount; both $ours mount; path mount";
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
-    // Libraries whose self-test fails.
+    // The self-test of these libraries fails.
     bad [LibraryUpdate] sh "old; both old.so other; path other" args "--for aws-ofi-nccl";
     bad [SelfTestLog] sh "old; both old.so other; path other; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     bad [LibraryOld] emulated "--no-gdrdrv --cuda-version 13.3" sh "old; both old.so other; path other right";
@@ -245,7 +245,7 @@ settings_and_engines {
     bad [SettingExport] sh "export NCCL_GDRCOPY_ENABLE=true" args "--for nccl";
     works [] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c" args "--for nccl";
     bad [SettingExport] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c NCCL_GDRCOPY_ENABLE=0" args "--for nccl";
-    // UCX. If several of its files set a variable, the last one counts.
+    // Settings of UCX allow GDRCopy, or do not. If a file sets a variable twice, the last assignment counts.
     works [] args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for nixl";
@@ -275,7 +275,7 @@ settings_and_engines {
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nixl";
     works [] args "--for aws-ofi-nccl";
     works [] args "--for tensorrt-llm";
-    // Variables of engines, when doctor examines all of them.
+    // Without --for, doctor examines the variables of all engines.
     works [SettingUnset] sh "export NCCL_GDRCOPY_USE_INTERNAL_DMABUF=1";
     works [SettingUnset] sh "export NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF=1";
     works [] sh "export NCCL_GDRCOPY_ENABLE=' 1' NCCL_GDRCOPY_USE_INTERNAL_DMABUF=0

@@ -65,7 +65,7 @@ pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
 
 /// Returns whether this GPU's memory can be mapped without gdrdrv, if the driver is new enough.
 fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
-    // Older drivers only know the more general attribute.
+    // Older drivers know only the attribute for dma-bufs in general, not the one for mapping them.
     gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
 }
 

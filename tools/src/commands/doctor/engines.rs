@@ -15,9 +15,9 @@ pub(super) struct Engine {
     /// The name on the command line.
     pub(super) id: &'static str,
     pub(super) name: &'static str,
-    /// The names that it asks the loader for, one after the other.
+    /// The names by which the engine asks the loader for the library, one after the other.
     libraries: &'static [&'static str],
-    /// The oldest library and module that it accepts.
+    /// The oldest release of the library and of the module that the engine accepts.
     oldest: Version,
     /// True if the engine does not use libgdrapi when the module does not work.
     pub(super) module_only: bool,

@@ -17,7 +17,7 @@ pub(super) struct Backends {
     pub(super) gdrdrv: bool,
     /// True if CUDA maps dma-bufs of at least one GPU.
     pub(super) dmabuf: bool,
-    /// True if `GDRCOPY_USE_DMABUF_MMAP=1` is set. Then the module is not even tried.
+    /// True if `GDRCOPY_USE_DMABUF_MMAP=1` is set. The library then does not try the module.
     pub(super) dmabuf_forced: bool,
     /// True if the engine does not use libgdrapi when the module does not work.
     pub(super) module_only: bool,
@@ -48,7 +48,7 @@ fn descriptors(backends: Backends) -> Finding {
     let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::unknown(SUBJECT, "not reported by getrlimit");
     };
-    let mut enough = 256; // for what programs open themselves
+    let mut enough = 256; // Programs need descriptors for their own files.
     let mut value = if soft == RLIM_INFINITY { "unlimited".to_owned() } else { soft.to_string() };
     if backends.need_dmabuf() && backends.dmabuf {
         enough = 1024;
@@ -79,8 +79,8 @@ const fn kind(name: &'static str, mark: &'static str, own: [&'static str; 2], [n
 const OTHER: [Remedy; 2] = [NodeContainer, GpuContainer];
 
 /// The kinds of containers, in the order in which they are tried. Apptainer is the first, because it passes on the
-/// variables and files of an outer container. Kubernetes is the second, because its pods
-/// also have the files of their container runtime.
+/// variables and files of an outer container. Kubernetes is the second, because its pods also have the files of their
+/// container runtime.
 static CONTAINERS: [Container; 8] = [
     kind("Apptainer", "apptainer", ["APPTAINER_CONTAINER", "/.singularity.d"], [NodeApptainer, GpuApptainer]),
     kind("Kubernetes", "kubepods", ["KUBERNETES_SERVICE_HOST", ""], [NodePod, GpuPod]),

@@ -50,7 +50,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 /// Loads a library in a child process. Returns its file and version, or why it cannot be loaded.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
-    // A library whose process fails only at its end can be loaded.
+    // The child names the library once it is loaded. A failure at the child's end comes after that.
     match answer.library {
         Some(library) => Ok(library),
         None => Err(answer.failure.unwrap_or_default()),
@@ -137,7 +137,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         return Remedy::LibraryDangling.with("file", shown).with("target", target.display());
     }
     let is_closed = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-    // The loader's message names the files that need the missing file, and then the missing file.
+    // In the loader's message, the name of the missing file comes last, after those of the files that need it.
     let mut needed = "";
     if let Some((before, _)) = why.text.split_once(": cannot open shared object file") {
         needed = before.rsplit(": ").next().unwrap_or_default();
@@ -148,7 +148,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         // A missing C library means that the file is for another distribution.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
-        // The file ends too early.
+        // The file is truncated, so that pages of it cannot be read.
         Kind::Died(signal) if *signal == Signal::SIGBUS as i32 => Remedy::LibraryBuild,
         kind @ (Kind::Died(_) | Kind::Hung) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,

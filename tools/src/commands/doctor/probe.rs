@@ -54,7 +54,7 @@ const CUDA: &str = "CUDA";
 /// The stage in which CUDA copies what the library has mapped.
 const CUDA_COPY: &str = "CUDA's copy";
 
-/// The stage after all others.
+/// The last stage, in which the child ends.
 const END: &str = "its end";
 
 /// The number of seconds that a stage of the library may last.
@@ -165,7 +165,7 @@ pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
     Ok(start(&Work::Module)?.versions.unwrap_or(hangs).map(Versions::new))
 }
 
-/// The files whose loading does not end.
+/// The libraries that hung when they were loaded, with the failure of each.
 static HANGING: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
 
 /// Loads a library by name or path and, if there is the number of a GPU, tests it there. A library whose loading has
@@ -253,7 +253,7 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
         if start.elapsed() > PATIENCE.min(limit) {
             let stage = last_answer(out)?.stage;
             if [CUDA, ""].contains(&&*stage) {
-                limit *= 6; // Each GPU takes some seconds without the persistence daemon.
+                limit *= 6; // Without NVIDIA's persistence daemon, CUDA needs some seconds for each GPU.
             }
             if !is_said {
                 eprintln!("gdrcopy doctor: waiting for {stage}, up to {} s", limit.as_secs());

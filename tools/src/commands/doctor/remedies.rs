@@ -5,7 +5,8 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
-/// Declares the remedies, each with its text and the commands that do it. `{words}` in braces are filled in.
+/// Declares the remedies, each with its text and the commands that carry it out. Words in braces, such as `{file}`, are
+/// filled in by `Advice::with`.
 macro_rules! remedies {
     ($($name:ident $text:literal $($command:literal)*;)*) => {
         /// The identifier of a remedy. In JSON it has the form `module-load`.

@@ -92,7 +92,7 @@ struct Section {
 struct Step {
     #[serde(flatten)]
     advice: Advice,
-    /// The advice that can be followed instead.
+    /// An advice that can be followed instead of this step's.
     or: Option<Advice>,
 }
 
@@ -167,8 +167,8 @@ impl Report {
     }
 }
 
-/// Returns each remedy once. The remedies of problems come first. Problems that others most likely cause are left out,
-/// unless there are no others.
+/// Returns each remedy once. The remedies of problems come first. Problems that other problems most likely cause are
+/// left out, unless there are no other problems.
 fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     let mut steps = chosen(problems, &[Cause::Nothing]);
     if !steps.is_empty() {
@@ -176,7 +176,7 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     }
     steps = chosen(problems, &[Cause::Itself, Cause::Gdrdrv]);
     let dma_bufs = chosen(problems, &[Cause::DmaBuf]);
-    // One backend is enough.
+    // Either gdrdrv or dma-bufs are enough, so the remedy of dma-bufs is the alternative to that of gdrdrv.
     match chosen(problems, &[Cause::Gdrdrv]).first() {
         Some(of_gdrdrv) => {
             for step in steps.iter_mut().filter(|step| step.advice == of_gdrdrv.advice) {

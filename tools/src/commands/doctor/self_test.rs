@@ -97,7 +97,7 @@ impl SelfTest<'_> {
         let or_others = if self.others { Cause::Others } else { Cause::Itself };
         match (&failure.kind, failure.in_library) {
             (Kind::Hung, false) => return (Remedy::GpuHung.into(), Cause::Itself),
-            // The module may hang, or something that the other problems are about.
+            // The module may hang, or another problem of the report may be the cause.
             (Kind::Hung, true) => return (Remedy::SelfTestHung.with("file", file), or_others),
             (Kind::Died(_), false) => return (Remedy::CudaError.into(), Cause::Itself),
             (kind @ (Kind::Corrupted | Kind::Died(_)), _) => return (faulty(kind).with("file", file), Cause::Itself),

@@ -11,25 +11,26 @@ use object::{Object, ObjectSymbol, SymbolKind};
 const LIST: &str = include_str!("../../../../c_tests/functions.h");
 const LINE: &str = "    each(";
 
-/// The number of functions.
+/// The number of traced functions.
 pub(crate) const COUNT: usize = 17;
 
 fn lines() -> impl Iterator<Item = &'static str> {
     LIST.lines().filter_map(|line| line.strip_prefix(LINE))
 }
 
-/// Returns the name of a function, by its number in the object's files.
+/// Returns the name of a function, by its number in the files that tools/trace/trace.c writes.
 pub(crate) fn name(number: u64) -> String {
     let line = lines().nth(number as usize).unwrap_or_default();
     format!("gdr_{}", line.split(", ").nth(1).unwrap_or("?"))
 }
 
-/// Returns whether NVIDIA's libgdrapi 2.6 exports this name besides its functions. No program uses such names.
+/// Returns whether NVIDIA's libgdrapi 2.6 exports this name, but does not declare it in gdrapi.h. No program uses such
+/// names.
 fn is_internal(name: &str) -> bool {
     name == "gdr_msg" || name.starts_with("gdr_cu")
 }
 
-/// Returns the functions that a libgdrapi has and the object does not have, or none if the file cannot be read.
+/// Returns the functions of a libgdrapi that `gdrcopy trace` does not trace, or none if the file cannot be read.
 pub(crate) fn others_of(library: &Path) -> Vec<String> {
     let Ok(file) = File::open(library) else { return Vec::new() };
     let cache = ReadCache::new(file);

@@ -29,7 +29,7 @@ pub(crate) const THREADS: Subject = PINS.followed_by(8, PARTS);
 pub(crate) const COPIES: Subject = THREADS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// The words of all subjects, in whole pages.
+/// The number of words in a file: those of all subjects, rounded up to whole pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {

@@ -26,7 +26,7 @@ pub(crate) struct Run {
     pub(crate) ns_per_tick: f64,
     /// The library to which calls are forwarded.
     pub(crate) library: PathBuf,
-    /// The functions that the library has and the object does not trace.
+    /// The functions of the library that are not traced.
     pub(crate) not_traced: Vec<String>,
     /// The directory with the files of the traced processes.
     pub(crate) directory: PathBuf,

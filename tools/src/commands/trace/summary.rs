@@ -92,7 +92,7 @@ fn successes(processes: &[Recorded], prefix: &str) -> u64 {
     successes
 }
 
-/// Returns a row for each direction and size.
+/// Returns a row for each direction, and for each power of two from which sizes of copies are counted together.
 fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     let mut rows = Vec::new();
     for class in 0..2 * SIZES {
@@ -141,7 +141,7 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-/// The record of pins by code that has no record of its own. The records after it are of misuse.
+/// The number of the record for all places in the code that have no record of their own. Records of misuse follow it.
 const OTHERS: usize = SITES.records / 2 - 1;
 
 /// Adds rows for pins by the same code, and for misuse. Adds to `left` the pins, pinned bytes, mappings and mapped
