@@ -67,9 +67,9 @@ struct gdr_owner {
 	u64 refs;                     /* of files and pins, under a lock of owner.c */
 	u64 pins;                     /* number of pins, under the same lock */
 	u64 bytes;                    /* bytes of these pins, under the same lock */
-	/* A process holds it for reading to get an ordinary pin, and for writing to return one. */
+	/* A process holds this for reading to get an ordinary pin, and for writing to return one. */
 	struct rw_semaphore tables;
-	struct semaphore large;       /* large requests that the GPU driver may get from a user */
+	struct semaphore large;       /* how many more large requests of a user the GPU driver may get */
 };
 
 /* An open /dev/gdrdrv. */

@@ -188,7 +188,7 @@ static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 	struct gdr_pin *pin = vma->vm_private_data;
 	unsigned long start = vmf->address & PMD_MASK;
 	u64 offset = gdr_offset(vma, start);
-	vm_fault_t result = VM_FAULT_FALLBACK; /* to gdr_fault() */
+	vm_fault_t result = VM_FAULT_FALLBACK; /* the kernel then calls gdr_fault() */
 
 	if (order != PMD_ORDER || start < vma->vm_start || start + PMD_SIZE > vma->vm_end)
 		return result;
@@ -220,8 +220,8 @@ unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned lo
 #endif
 
 /*
- * Counts a new vma of the pin. The kernel calls it for vmas that munmap, mprotect or mremap makes
- * from another.
+ * Counts a new vma of the pin. The kernel calls this for vmas that munmap, mprotect or mremap makes
+ * from another vma.
  */
 static void gdr_vma_open(struct vm_area_struct *vma)
 {

@@ -74,7 +74,7 @@ struct gdr_owner *gdr_owner_get_user(void)
 	return gdr_owner_get(0, 0, current_uid());
 }
 
-/* Adds a pin to the counts, and returns true, unless that exceeds a limit. A limit of 0 is none. */
+/* Adds a pin to the counts. Returns false if that would exceed a limit. A limit of 0 means no limit. */
 static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64 most_mib)
 {
 	u64 most_bytes = most_mib << 20 ?: U64_MAX;

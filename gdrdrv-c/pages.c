@@ -42,8 +42,8 @@ static atomic_t gdr_is_kept = ATOMIC_INIT(0);
 static atomic_t gdr_departures = ATOMIC_INIT(0);
 
 /*
- * The size of the largest BAR, or 0 before the first pin. Several threads may look it up at a time.
- * They find the same size.
+ * The size of the largest BAR, or 0 before the first pin. Several threads may look the size up at
+ * the same time, because all of them find the same size.
  */
 static u64 gdr_largest;
 
@@ -195,7 +195,7 @@ bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
-	/* The caller looks for pins only after this, because gdr_pages_check() may be running. */
+	/* The caller must look for pins after this count, because gdr_pages_check() may be running. */
 	atomic_inc(&gdr_departures);
 	return true;
 }

@@ -61,7 +61,7 @@ static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 	if (!addr || check_add_overflow(pin->offset, size, &ragged))
 		goto invalid;
 	pin->size = round_up(ragged, GDRDRV_GPU_PAGE_SIZE);
-	/* Rounding up may also have wrapped to 0. */
+	/* Rounding up may have wrapped the size to 0. */
 	if (!pin->size || check_add_overflow(pin->va, pin->size, &end) || !gdr_pages_can_exist(pin->size))
 		goto invalid;
 	return 0;
@@ -155,7 +155,7 @@ static void gdr_pin_revoke(void *id)
 	enum gdr_fate fate;
 
 	if (!pin)
-		return; /* the pin has ended, but the GPU driver had kept it when it answered 0 */
+		return; /* the pin has ended, though the GPU driver had kept it and answered 0 to the unpin */
 	trace_gdrdrv_revoke(pin);
 	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
 	if (fate == GDR_PINNED) {
@@ -165,7 +165,7 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else the pin is ending, but the GPU driver had kept it when it answered 0 */
+	} /* else the pin is ending, though the GPU driver had kept it and answered 0 to the unpin */
 	gdr_pin_put(pin);
 }
 

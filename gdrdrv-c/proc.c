@@ -88,7 +88,7 @@ static int gdr_pins_show(struct seq_file *out, void *at)
 		return 0;
 	}
 	if (READ_ONCE(pin->fate) == GDR_REVOKED)
-		return 0; /* nothing is pinned any more */
+		return 0; /* the GPU driver has the pages back */
 	type = gdr_map_type(pin);
 	down_read(&pin->gate);
 	seq_printf(out, "%d %u %s ", pin->pid, from_kuid_munged(seq_user_ns(out), pin->uid), pin->gpu);

@@ -22,27 +22,27 @@ static const struct difference {
     {"a free marks the pin unmapped", ALL, 0, 2, 0},
     {"/proc/driver/gdrdrv exists", ALL, 0, 4, 0},
 
-    /* Defects of NVIDIA's gdrdrv. */
+    /* NVIDIA's gdrdrv has these defects. */
     {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* GET_INFO reports the oldest pin */
     {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
     {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
     {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* gdremu does not emulate mprotect */
 
-    /* gdrdrv-c is stricter. */
+    /* Here gdrdrv-c is stricter than the other implementations. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
     {"mmap with PROT_EXEC", THEIRS, 0, NEWEST, 0},
     {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* they last as long as a copy of fd */
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
-    /* gdrdrv-c is more lenient. */
+    /* Here gdrdrv-c is more lenient than the other implementations. */
     {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* the error is the GPU driver's */
 
-    /* Other differences. */
+    /* NVIDIA's gdrdrv also differs in these results. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
     {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* it is 0 for one contiguous run of pages, EAGAIN for several */
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
 
-    /* Limits of gdremu. */
+    /* gdremu cannot emulate these results, or its options set them. */
     {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
     {"the device is no file", EMULATED, 0, NEWEST, 0},
     {"first handle", EMULATED, 0, NEWEST, ANY},                /* depends on --handle-base */

@@ -82,7 +82,7 @@ static int run(int number, const struct named_test *c)
         run_case(c, output[1]);
     CHECK(close(output[1]) == 0);
     CHECK(waitpid(child, &status, 0) == child);
-    kill(-child, SIGKILL); /* processes that a failed case has left */
+    kill(-child, SIGKILL); /* ends processes that a failed case has left */
     FILE *from = fdopen(output[0], "r");
     text[fread(text, 1, sizeof(text) - 1, from)] = '\0';
     fclose(from);

@@ -14,7 +14,7 @@ static void check_mmap(size_t size, int protection, int flags, int error)
         unmap(va, size);
 }
 
-/* Moves part of a mapping to another address, and returns that. */
+/* Moves part of a mapping to another address, and returns that address. */
 static unsigned char *moved(unsigned char *va, size_t size)
 {
     void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -77,7 +77,7 @@ TEST(protection_is_within_the_access_of_the_open)
     va = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE));
     CHECK(va != MAP_FAILED);
     CHECK_PAGES(va, SIZE, OURS);
-    if (implementation() != GDREMU && implementation() != DEFECTS) /* mprotect is not emulated */
+    if (implementation() != GDREMU && implementation() != DEFECTS) /* gdremu does not emulate mprotect */
         CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) != 0);
     fd = open(GDRDRV_DEVICE, O_WRONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);

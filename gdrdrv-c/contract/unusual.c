@@ -1,4 +1,4 @@
-/* Tests of unusual uses of commands, mappings and descriptors. No library uses them so. */
+/* Tests of unusual uses of commands, mappings and descriptors. No library uses the device like that. */
 #include "contract.h"
 
 #include <sched.h>
@@ -29,7 +29,7 @@ TEST(arguments_can_be_in_a_mapping_of_the_device)
 {
     waive_over_bar1("gdremu copies arguments by process_vm_readv, which refuses memory of devices");
     begin(SIZE);
-    struct gdrdrv_get_info *info = (void *)(va + PAGE - 8); /* across two pages */
+    struct gdrdrv_get_info *info = (void *)(va + PAGE - 8); /* the struct lies on two pages */
     info->handle = handle;
     CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, info));
     CHECK_EQUAL(info->va, memory.va);

@@ -36,9 +36,9 @@ static struct {
 	u32 count;
 
 	spinlock_t lock;
-	u32 *references; /* per page */
+	u32 *references; /* the number of references to each page */
 	u32 free;
-	u32 next; /* where to start looking for a free page */
+	u32 next; /* the page at which the next search for a free one starts */
 	u32 run_left;
 	u32 random;
 } bar;

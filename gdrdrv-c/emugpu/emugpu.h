@@ -53,7 +53,7 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Finds the device. When that leaves, bar.c calls `left` with emugpu_lock held. */
+/* Finds the device. When the device leaves, bar.c calls `left` with emugpu_lock held. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
 /* Returns whether the device is present. Called with emugpu_lock held. */
@@ -94,7 +94,7 @@ struct emugpu_space *space_new(struct address_space *views);
 void space_free(struct emugpu_space *space);
 /* Returns the space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);
-/* Returns the space that the tokens name, or NULL. The caller need not own it. */
+/* Returns the space that the tokens name, or NULL. The caller need not own the space. */
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
 /* Unmaps all memory from the CPU, so the next access faults. */
 void spaces_zap_views(void);
@@ -121,7 +121,7 @@ struct pin {
 	struct emugpu_space *space; /* only of an ordinary pin; a persistent one may outlive it */
 	u64 va;
 	u64 size;
-	void (*free_callback)(void *data); /* NULL: persistent */
+	void (*free_callback)(void *data); /* NULL for a persistent pin */
 	void *data;
 	bool revoked; /* its free callback is running */
 	u32 *numbers; /* numbers of the pages in the BAR */

@@ -62,12 +62,12 @@ struct emugpu_status {
 
 struct emugpu_inject {
 	__u32 nth;   /* number of the pin that fails: 1 is the next pin, 0 is none */
-	__s32 error; /* its errno, a positive number */
+	__s32 error; /* the errno of that pin, a positive number */
 	__u32 pin_delay;      /* microseconds between the creation of a pin and its return to the client */
 	__u32 callback_delay; /* microseconds before a free callback, and in its free_page_table */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
 	__u32 nth_put;   /* number of the unpin that does nothing: 1 is the next unpin, 0 is none */
-	__s32 put_error; /* its errno, a positive number, or 0 if it reports success */
+	__s32 put_error; /* the errno of that unpin, a positive number, or 0 for success */
 };
 
 /* Creates an object, zeroed, with a handle. ENOMEM: no memory is left. EINVAL: unknown flags. */

@@ -55,7 +55,7 @@ struct nvidia_p2p_page_table {
 #endif
 };
 
-typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t; /* for NVIDIA's gdrdrv */
+typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t; /* NVIDIA's gdrdrv uses this name */
 
 #if NV_P2P_BRANCH >= 580
 /* The CPU may map the pages cached. */

@@ -55,7 +55,7 @@ void pin_free(struct pin *pin)
 	kvfree(pin->pages);
 	kvfree(pin->numbers);
 	memset(pin, 0, sizeof(*pin));
-	memset(&pin->table, 0xdb, sizeof(pin->table)); /* makes any later use visible */
+	memset(&pin->table, 0xdb, sizeof(pin->table)); /* makes any later use of the table visible */
 	spin_lock(&unused_lock);
 	list_add(&pin->node, &unused);
 	spin_unlock(&unused_lock);

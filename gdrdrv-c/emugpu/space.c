@@ -17,7 +17,7 @@ static LIST_HEAD(spaces);
 
 /* Part of an object in the address space. */
 struct mapping {
-	struct list_head node; /* in address order */
+	struct list_head node; /* in the space's list, by address */
 	u64 va;
 	u64 size;
 	struct emugpu_object *object;

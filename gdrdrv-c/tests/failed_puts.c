@@ -54,7 +54,7 @@ static void fail_at_exit(void)
     gpu_fail_put(ENOMEM);
 }
 
-/* A pin that the process failed to end ends with its memory. */
+/* A pin whose unpin has failed ends when its memory is freed. */
 static void ordinary_pins_end_with_their_memory(void)
 {
     int fd = driver_open();

@@ -29,7 +29,10 @@ static int reserved(void)
 static unsigned char *last_page;
 static int reserved_before;
 
-/* Waits until the reservations have ended. No page may be accessible then, as the next one could change its type. */
+/*
+ * Waits until the reservations have ended. No page may be accessible then, because the next reservation could change
+ * the page's type.
+ */
 static void *watch_for_pages_without_reservation(void *unused)
 {
     unsigned char value;

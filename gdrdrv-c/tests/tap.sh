@@ -53,7 +53,7 @@ tap_note() {
     grep -v '^ok ' "$1" | tail -n 1 | sed 's/^# //'
 }
 
-# tap_end: exits with kselftest's status.
+# tap_end: prints the totals, and exits with the status that kselftest expects.
 tap_end() {
     [ "$planned" -gt 0 ] || echo "1..$number"
     echo "# $passed passed, $failed failed, $skipped skipped"

@@ -51,7 +51,7 @@ static void memory_of_others_stays_out_of_reach(void)
     }
 }
 
-/* A process passes the tokens of another one that has memory at the same address. */
+/* A process passes the tokens of another process. Both have memory at the same address. */
 static void every_token_is_the_callers(void)
 {
     CHECK(read(steps[1], &theirs, sizeof(theirs)) == sizeof(theirs));

@@ -123,7 +123,7 @@ static void choose(const char *driver, const char *what, const char *text)
     CHECK(glob(pattern, 0, NULL, &devices) == 0);
     while (at < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[at]), text) != 0)
         at++;
-    CHECK_COMPARE(at, <, devices.gl_pathc); /* vm/run.sh adds the device */
+    CHECK_COMPARE(at, <, devices.gl_pathc); /* vm/run.sh must have added the device */
     snprintf(drivers_file, sizeof(drivers_file), "%s", driver);
     snprintf(device_name, sizeof(device_name), "%s", basename(dirname(devices.gl_pathv[at])));
     globfree(&devices);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check-modes.sh MODULES: in a guest without modules, loads gdrdrv with modes that it must refuse or must accept.
+# check-modes.sh MODULES: in a guest without modules, loads gdrdrv with values of `mode` that it must refuse or accept.
 #
 #   MODULES   directory that modules.sh printed
 set -euo pipefail

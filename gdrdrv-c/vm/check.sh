@@ -48,7 +48,7 @@ if $is_quick && ! $with_library; then # --quick runs tests of the library, too
 fi
 
 has_huge_pages=false
-is_instrumented=false # the kernel is built here, and everything takes many times as long on it
+is_instrumented=false # true for a kernel that is built here with checks, which make everything many times slower
 limit=3000
 case $series in
 6.12 | newest) has_huge_pages=true ;;

@@ -42,7 +42,7 @@ mutant() {
     # shellcheck disable=SC2086 # These are several words.
     "$here/run.sh" $options --source "$source" --timeout 600 -- "$root/gdrdrv-c/tests/run.sh" "$program" \
         >"$source.log" 2>&1 || status=$?
-    if [ $status -eq 0 ] || [ $status -eq 4 ]; then # 4: the program was skipped
+    if [ $status -eq 0 ] || [ $status -eq 4 ]; then # status 4 means that the program was skipped
         missed=$((missed + 1))
         printf 'MISSED   %-22s by %s\n' "$name" "$program"
     elif [ $status -eq 124 ]; then # this also happens on a machine that is too slow

@@ -32,7 +32,7 @@ for directory in nvidia-535.1/nvidia nvidia-580.2/nvidia kernel-modules/nvidia-5
     mkdir -p "$work/src/$directory"
     touch "$work/src/$directory/nv-p2p."{c,h}
 done
-# This directory of another package has a copy of the header.
+# A package other than the GPU driver's also has a copy of nv-p2p.h.
 mkdir -p "$work/src/nvidia-peermem-590"
 touch "$work/src/nvidia-peermem-590/nv-p2p.h"
 

@@ -68,7 +68,7 @@ done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 gpu_memory=1G
 case $series in
-debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all GPU memory, which is slow there
+debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all GPU memory, which is slow on these
 esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
@@ -128,7 +128,7 @@ END
 if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
     accelerator=(-accel kvm -cpu host)
 else
-    # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at. The other features that are off cost time.
+    # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at. The other features are off because they cost time.
     accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
         -cpu 'max,cx16=off,smap=off,smep=off,la57=off')
 fi
@@ -158,7 +158,7 @@ await_start() {
     [ -e "$job/started" ]
 }
 
-# The guest sometimes fails to boot in multi-threaded emulation, so this retries.
+# The guest sometimes fails to boot in multi-threaded emulation, so up to three boots are tried.
 for _ in 1 2 3; do
     ended=0
     "${machine[@]}" </dev/null &

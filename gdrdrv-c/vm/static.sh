@@ -44,17 +44,17 @@ for_clang=(
 rm -rf "$work"
 compile gcc C=2
 report "gcc W=1, sparse" "$work/gcc.log"
-compile clang "${for_clang[@]}" KCFLAGS=-Wno-address-of-packed-member # the kernel's headers have these warnings
+compile clang "${for_clang[@]}" KCFLAGS=-Wno-address-of-packed-member # the kernel's headers cause this warning
 grep -q '= *clang' "$work/clang/gdrdrv/.main.o.cmd" || echo "compiled by another compiler" >>"$work/clang.log"
 report "clang W=1" "$work/clang.log"
 
-# Checks that do not apply:
+# These checks of checkpatch do not apply:
 ignored=(
     LINUX_VERSION_CODE CONSTANT_COMPARISON # the module is built outside the kernel, for several versions
     ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is also for user space (__powerpc64__, _Static_assert, no BIT())
     NEW_TYPEDEFS                           # the GPU driver's header has one
     COMPARISON_TO_NULL                     # "pointer != NULL" is clear as a value
-    UNCOMMENTED_DEFINITION                 # the comment says what a lock protects, but may stand above its group
+    UNCOMMENTED_DEFINITION                 # a comment says what each lock protects, but may be above a group of locks
     MACRO_ARG_REUSE                        # the GPU driver's header has such a macro
 )
 [ -e "$scripts/scripts/checkpatch.pl" ] ||
@@ -64,7 +64,7 @@ mkdir "$work/include"
 cd "$work"
 {
     "$scripts/scripts/checkpatch.pl" --no-tree --root=. --strict --terse --show-types --no-summary --max-line-length=120 \
-        --ignore "$(IFS=, && echo "${ignored[*]}")" --file "$module"/*.[ch] "$module"/emugpu/*.[ch] 2>&1 || true # see the log
+        --ignore "$(IFS=, && echo "${ignored[*]}")" --file "$module"/*.[ch] "$module"/emugpu/*.[ch] 2>&1 || true # the log is the result
 } | grep -vE '/trace\.h:[0-9]+: CHECK:(PARENTHESIS_ALIGNMENT|OPEN_ENDED_LINE):' >checkpatch.log || true
 report "checkpatch --strict" checkpatch.log
 exit $status
