@@ -31,7 +31,7 @@ CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
 # ARCH is what `uname -m` prints where the result will run. For another arch than this machine's, the GNU cross compiler
-# builds everything. ci/scripts/install-cross.sh installs it.
+# builds everything. ci/scripts/install-cross.sh installs that compiler.
 arches := x86_64 aarch64 ppc64le
 $(if $(filter-out $(arches),$(ARCH))$(word 2,$(ARCH)),$(error ARCH must be x86_64, aarch64 or ppc64le, as `uname -m` prints it: aarch64 is what others call arm64))
 cross := $(filter $(arches),$(filter-out $(shell uname -m),$(ARCH)))
@@ -77,7 +77,7 @@ gdrx := libgdrx.so.$(gdrx_version)
 comma := ,
 blank := $(subst x,,x x)
 preload := libgdrapi-preload.so
-# The libraries that lib puts into build/lib, and lib_install installs.
+# The libraries that `make lib` puts into build/lib, and `make lib_install` installs.
 libraries := $(shared) $(preload) $(gdrx)
 links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
 archives := libgdrapi.a libgdrx.a
@@ -133,7 +133,7 @@ clean: ## Removes everything that was built.
 
 rust_version := $(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
 
-# Distributions often have an older Rust, and cargo says only that it is too old.
+# Fails, with advice, if Rust is too old, as in many distributions. cargo's own message has no advice.
 .PHONY: rust
 rust:
 	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
@@ -177,9 +177,9 @@ $(addprefix build/lib/,$(libraries)):
 emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
 	$(CARGO) build --release $(unmerged) --package gdremu --package gdremu-cuda --package gdremu-nvidia --lib --bins
 
-# The target of programs that run on this machine.
+# The name that Rust has for this machine's target.
 host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
-# Runs a program of this project on this machine, even if the products are for another one.
+# Runs a program of this project on this machine, even if make builds the products for another arch.
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release $(unmerged))
 
@@ -326,7 +326,7 @@ exes_install: tools_install c_tests_install
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
 
-# The kernel's build has other names for the arches.
+# The kernel's build has its own names for two arches: arm64 and powerpc.
 kernel_arch = $(if $(ARCH),ARCH=$(patsubst ppc64le,powerpc,$(patsubst aarch64,arm64,$(ARCH))) $(if $(cross),CROSS_COMPILE=$(gnu_type)-))
 
 driver: ## Builds the kernel module of gdrdrv-c.

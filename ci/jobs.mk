@@ -9,7 +9,7 @@ watched := build/c_tests/watched
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
-# The integration tests of all other packages.
+# The integration tests of the packages that are not everyday packages.
 members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",')
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))

@@ -12,7 +12,7 @@ new_tree "build-$release" "$release" make
 mkdir -p "$tree"/{rust,cargo/registry,tarball,source/build} "$work/build-$release-cache"
 tar -xf "$tarball" -C "$tree/source" --strip-components=1
 cp "$tarball" "$tree/tarball"
-# Manuals take minutes to index.
+# No manuals are installed, because indexing them takes minutes.
 echo 'path-exclude=/usr/share/man/*' >"$tree/etc/dpkg/dpkg.cfg.d/no-manuals"
 
 # in_tree_quietly_with_rust COMMAND...: runs a command in the tree with Rust. cargo's build directory is kept for the

@@ -144,7 +144,7 @@ purge() {
 for release in "${releases[@]}"; do
     new_tree "deb-$release" "$release" dkms,gcc,libc6-dev
     new_kernel
-    mkdir -p "$tree/etc/init.d" # Only such a bare Debian lacks it.
+    mkdir -p "$tree/etc/init.d" # A Debian with more packages has this directory.
     new_kernel_installed # A hook of apt in Debian 11 writes a file here.
     contents >"$work/before"
     nvidia_debs

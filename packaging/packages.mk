@@ -137,7 +137,7 @@ endif
 rehearsal: ## Makes the next patch release in a copy of the last commit, and compares what all parts of it say of their version.
 	ci/scripts/rehearse-release.sh
 
-# The glibc of Debian 11, 2.31, lacks functions of later versions that gdremu serves.
+# gdremu intercepts functions of glibc, of which Debian 11's glibc 2.31 lacks some.
 old-glibc-check: dist ## Runs `make demo` and gdremu's own programs in a Debian 11 tree.
 	packaging/check-bare.sh build/dist/$(release).tar.gz emulator-tests bullseye
 

@@ -21,7 +21,7 @@ fn copies(stream: &Arc<CudaStream>) -> Result {
     stream.synchronize()
 }
 
-/// cudarc makes a stream wait for the events of the slices that it uses.
+/// Uses a slice in two streams. By the slice's events, cudarc makes the second stream wait for the first one.
 fn two_streams(context: &Arc<CudaContext>) -> Result {
     let writer = context.new_stream()?;
     let reader = context.new_stream()?;

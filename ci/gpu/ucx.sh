@@ -56,7 +56,7 @@ if [ -z "$settings" ]; then
 fi
 mapfile -t tuned < <(grep '^UCX_' "$settings")
 
-# perftest CORE VARIABLE=VALUE... -- ARGUMENT...: becomes ucx_perftest with these variables, on this core.
+# perftest CORE VARIABLE=VALUE... -- ARGUMENT...: replaces this shell by ucx_perftest, with these variables, on this core.
 perftest() {
     local core=$1 variables=()
     shift

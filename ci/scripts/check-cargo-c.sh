@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 prefix=$work/prefix
 [ -e "$target/cargo-c" ] || ci/scripts/apt-install.sh libssl-dev pkg-config
-ci/scripts/install-cargo-tool.sh cargo-c 0.10.24+cargo-0.98.0 # The last one that Rust 1.95 builds.
+ci/scripts/install-cargo-tool.sh cargo-c 0.10.24+cargo-0.98.0 # Rust 1.95 cannot build later versions.
 PATH=$target/cargo-c/bin:$PATH
 CARGO_TERM_QUIET=true quietly cargo cinstall --locked --release --package libgdrapi --prefix "$prefix" --libdir "$prefix/lib"
 

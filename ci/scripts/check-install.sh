@@ -74,8 +74,8 @@ run() {
     done
 }
 
-# The functions build_... build and run a project in $built. It finds libgdrapi below $prefix/$libdir by the variables
-# that `build` exports.
+# The functions build_... build and run a project in $built. The project finds libgdrapi below $prefix/$libdir by the
+# variables that `build` exports.
 build_cmake() {
     # Debian's CMake does not search lib64 by itself. The project gets a link to lib64, as on systems where /lib64 is a
     # link to /usr/lib64.

@@ -82,8 +82,8 @@ got() {
     esac
 }
 
-# expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the wanted library with the other one in
-# either place.
+# expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the wanted library, whether the other one
+# is on LD_LIBRARY_PATH or in the cache.
 expect() {
     local place
     for place in path cache; do
@@ -99,7 +99,7 @@ for program in linked libgdrapi.so libgdrapi.so.2; do
 done
 expect linked "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so.2 "$lib/libgdrapi.so.2" '' this
-expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # docs/replacing.md warns of this.
+expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # docs/replacing.md warns that the other library is loaded here.
 
 # docs/replacing.md warns of these cases, too: a program loads the file by its own name, or in another namespace, or the
 # preload object is away from its library.
@@ -121,7 +121,7 @@ started=$(LD_PRELOAD=$work/moved/libgdrapi-preload.so "$work/bare" --inhibit-cac
     die "a program starts with libgdrapi-preload.so away from its library"
 [[ $started == *'loading shared libraries: libgdrapi.so:'* ]] || die "without the library: $started"
 
-# ldconfig makes links by SONAME. It must make none to the preload object, and change none of the others.
+# ldconfig makes links by SONAME. It must make no link to the preload object, and change no other link.
 mkdir "$work/installed"
 cp -a "$lib"/libgdrapi*.so* "$work/installed"
 links() {

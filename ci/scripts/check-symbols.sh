@@ -7,12 +7,12 @@ sources=$(dirname "$0")/../..
 
 of_libgdrapi=$(sed -n 's/^ *each([a-z0-9_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sources/c_tests/functions.h" | LC_ALL=C sort)
 
-# Each name has the version that programs ask for.
+# Each symbol of libgdrx has a version, for which programs ask.
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
     "$sources/crates/gdrx/libgdrx.map" | LC_ALL=C sort)
 
-# These are the C library (before glibc 2.34 in several files, among them libpthread and libdl), the library by which
-# Rust unwinds the stack, and the loader.
+# Only these may be needed: the C library (before glibc 2.34 in several files, among them libpthread and libdl), the library
+# by which Rust unwinds the stack, and the loader.
 allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
 
 failed=0
@@ -41,8 +41,8 @@ for library; do
     unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
     [ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
 
-    # The static library beside it has the same global symbols, and no others, because another Rust archive might have
-    # these, too.
+    # A static library beside the shared one must have the same global symbols, and no others, because another Rust archive
+    # might have the others, too.
     archive=$(dirname "$library")/$name.a
     if [ -e "$archive" ]; then
         symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)

@@ -33,7 +33,7 @@ git add --all
 commit "Release libgdrapi $version"
 
 faults=0
-# says WHAT WANTED COMMAND…: checks that the command, which prints the version that WHAT has, prints WANTED.
+# says WHAT WANTED COMMAND…: checks that the command, which prints the version of WHAT, prints WANTED.
 says() {
     local said
     said=$("${@:3}" 2>&1) || said="$said (status $?)"

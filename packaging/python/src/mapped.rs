@@ -23,10 +23,10 @@ const LONG_COPY: usize = 4096;
 
 /// This process's connection to the driver. The lock is taken only under the GIL, so a forked child finds it free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, for forked children. This lock, too, is taken only under the GIL.
+/// All mapped pages, for forked children. The lock is taken only under the GIL, so a forked child finds it free.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
-/// Mapped pages.
+/// The pages of one mapping.
 struct Region {
     /// The number of the `Memory` that has these pages. A later mapping may get the same addresses before this region is
     /// removed from the list.
@@ -77,7 +77,7 @@ impl Pinned {
         Ok(Pinned { mapping: Some(mapping), pin })
     }
 
-    /// Unmaps and unpins. After an error, it can be called again.
+    /// Unmaps and unpins the memory. After an error, this can be called again.
     fn end(&mut self) -> Result<()> {
         if let Some(mapping) = self.mapping.take()
             && let Err((mapping, error)) = mapping.unmap()
@@ -319,7 +319,7 @@ impl Drop for Memory {
     }
 }
 
-/// Keeps a Mapping open. It is the base of views.
+/// An object that keeps a Mapping open as long as the object exists. Each view refers to one.
 #[pyclass(frozen, module = "gdrcopy")]
 struct Lease {
     memory: Py<Memory>,
