@@ -113,7 +113,7 @@ def chart(document: dict[str, Any]) -> Figure:
         names = {"method": record.get("method") or record["library"], "group": record.get("direction") or record["call"]}
         if names["method"] not in methods:
             methods.append(names["method"])
-        if names["group"] == "read" and load >= 200:  # Shorter loads come from a cache.
+        if names["group"] == "read" and load >= 200:  # Shorter loads come from a cache of the CPU, and are no round trips.
             # A CPU core requests 16 cache lines of 64 bytes at the same time.
             names["floor_ns"] = load * math.ceil((record.get("alignment_bytes", 0) + record["size_bytes"]) / 1024)
         if record["size_bytes"] and record.get("p50_ns"):  # Logarithmic axes have no 0.
@@ -134,7 +134,7 @@ def chart(document: dict[str, Any]) -> Figure:
     height = 1.5 + 4 * rows
     figure = Figure(figsize=(13, height))
     figure.set_layout_engine("constrained", h_pad=0.12)
-    figure.suptitle(f"{title}\n", x=0.01, ha="left", weight="bold", size=18)  # The legend is its second line.
+    figure.suptitle(f"{title}\n", x=0.01, ha="left", weight="bold", size=18)  # The legend is placed on the title's second line.
     figure.supxlabel(textwrap.fill("; ".join(facts), 150), x=0.01, ha="left", size=11, color=GRAY)
     lines: dict[str, Any] = {}
     all_axes = list(figure.subplots(rows, 2, squeeze=False).flat)
@@ -160,7 +160,7 @@ def main() -> None:
             figure = chart(json.load(file))
         figure.savefig(svg, format="svg", metadata={"Date": None})
         with open(sys.argv[2], "w") as file:
-            file.write(" ".join(svg.getvalue().split()) + "\n")  # One line: new data change all of the file anyway.
+            file.write(" ".join(svg.getvalue().split()) + "\n")  # The file has one line, as new data change all of it anyway.
     except OSError as error:
         sys.exit(f"plot.py: {error}")
     except (KeyError, TypeError, ValueError) as error:

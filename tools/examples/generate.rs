@@ -11,7 +11,7 @@ use clap_complete::{Shell, generate};
 use gdrcopy_tools::cli::{Cli, EXIT_STATUS, LINKS};
 use manpage::Page;
 
-/// The last sections of each page.
+/// The last sections of each man page.
 const LAST: &str = r".SH ENVIRONMENT
 .TP
 .B LD_LIBRARY_PATH

@@ -23,7 +23,7 @@ impl Workdir {
     fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
-            // The user who built this test has made the kit, and this one may not be able to.
+            // Another user has built this test and the kit, which this user may not be able to build.
             if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
                 return;
             }
@@ -55,7 +55,7 @@ impl Workdir {
         self.file(name)
     }
 
-    /// Builds a C program. It is linked with the library if it calls that.
+    /// Builds a C program. It is linked with the library if it calls the library.
     fn program(&self, source: &str) -> PathBuf {
         let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
         let [library, cuda] = ["libgdrapi.so", "libgdremu_cuda.so"].map(|file| built(file).display().to_string());
@@ -241,7 +241,8 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
     ),
     ("open pin turns", 0, "0/copies/0/count 200\n 0/misuse 0"),
     ("open cancel", 0, "0/pins 300"),
-    // This gdr_close fails with its gdr_t as the error. EINVAL and EACCES say that nothing was closed. EIO does not.
+    // In this library, gdr_close fails with a small gdr_t as the error. After EINVAL (22) and EACCES (13), the
+    // connection stays open. After EIO (5), it is closed.
     ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", 0, "0/left/pins 2\n 0/left/mappings 2"),
     ("open misuses", 0, "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
     ("open plugin", 0, "0/pinned/0/pinned_by pins_here+0x"),

@@ -1,4 +1,4 @@
-/* Uses libgdrapi in the steps that its arguments are. */
+/* Uses libgdrapi step by step. Each argument is a step. */
 
 #include "gdrapi.h"
 #include "kit/check.h"
@@ -54,7 +54,8 @@ static void in_threads(int count, void *(*work)(void *))
 static volatile int copied;
 static int missing = THREADS;
 
-/* A thread that pins. All begin together. Each has an address of its own, and gets handles that others have given back. */
+/* Runs in several threads, which begin to pin together. Each pins an address of its own, and gets handles that other
+ * threads have given back. */
 static void *pins(void *number)
 {
     gdr_mh_t handle;
@@ -159,7 +160,7 @@ static void forks(void)
     exit(0);
 }
 
-/* Takes a step. It is a word, which a number may follow. Copies may fail, which the report says then. */
+/* Takes a step, which is a word that a number may follow. Copies may fail, because the report then has the failure. */
 static void take(const char *step)
 {
     const struct rlimit none = {0, 0};

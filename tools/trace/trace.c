@@ -77,8 +77,8 @@ enum {
 struct process {
     uint64_t pid, parent;
     uint64_t start;   /* when recording began */
-    uint64_t threads; /* the number of those that called libgdrapi */
-    uint64_t version; /* of the next library, major and minor, 32 bits each; all bits if it cannot be loaded */
+    uint64_t threads; /* the number of threads that called libgdrapi */
+    uint64_t version; /* the next library's major and minor version, 32 bits each; all bits if it cannot be loaded */
     uint64_t pins_left_out;
     uint64_t last_pin; /* the index in `pins` of the newest pin */
     uint64_t lock;     /* held while pins change; copies do not take it */
@@ -102,8 +102,8 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller, the function in 5 bits, and the kind of misuse in 3 */
     uint64_t count;
-    uint64_t offset, size, mapped; /* of the first copy */
-    uint64_t type;                 /* of the last mapping */
+    uint64_t offset, size, mapped; /* numbers of the first copy */
+    uint64_t type;                 /* the type of the last mapping */
 };
 
 enum { PINNING, MISUSING };
@@ -123,14 +123,14 @@ struct class {
     uint64_t bytes, ticks, times[TIMES];
 };
 
-/* src/commands/trace/recorded.rs has the same layout: how many words of 64 bits each of these has, and how many there are. */
+/* src/commands/trace/recorded.rs must have the same layout: the words of 64 bits of each struct, and the number of structs. */
 struct file {
     struct process process __attribute__((aligned(4096))); /* With this alignment, each file has whole pages. */
     struct calls calls[FUNCTION_COUNT];
     struct site sites[2][SITES + 1];
     struct pin pins[PINS];
     struct thread threads[THREADS + 1];
-    struct class copies[THREADS + 1][2][SIZES]; /* to mappings, and from them */
+    struct class copies[THREADS + 1][2][SIZES]; /* first copies to mappings, then copies from them */
     uint64_t guesses[GUESSES]; /* the index of the pin to look at first, by a hash of the handle */
 };
 
@@ -444,7 +444,7 @@ static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum 
     uint64_t why = UNKNOWN, offset = 0, mapped = 0;
 
     if (pin == NULL && get(&file->process.pins_left_out) > 0)
-        return; /* The handle may be that of a pin that was left out. */
+        return; /* The handle may belong to a pin that was not recorded, for lack of room. */
     if (pin != NULL) {
         why = OUTSIDE;
         offset = address - get(&pin->va);

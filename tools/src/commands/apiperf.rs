@@ -50,7 +50,7 @@ const CALLS: [&str; 5] = ["pin", "map", "get_info", "unmap", "unpin"];
 /// Nanoseconds of each of the [`CALLS`].
 type Sample = [f64; CALLS.len()];
 
-/// One call of one library, with buffers of one size.
+/// The times of one call of one library, with buffers of one size.
 #[derive(Serialize)]
 struct Record<'a> {
     library: &'a str,
@@ -113,7 +113,7 @@ fn timed<T, E>(clock: &Clock, ns: &mut f64, call: impl FnOnce() -> Result<T, E>)
     result.expect("the clock calls it")
 }
 
-/// Measures all sizes, until the user interrupts. One turn of a size is made even then.
+/// Measures all sizes, until the user interrupts. Even after an interrupt, one turn of a size is made.
 fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> Result<Vec<Record<'a>>> {
     let interrupt = &session.interrupt;
     let clock = Clock::calibrate();

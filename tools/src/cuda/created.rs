@@ -1,4 +1,4 @@
-//! Memory from cuMemCreate.
+//! Allocates GPU memory by cuMemCreate.
 
 use std::ffi::c_ulonglong;
 

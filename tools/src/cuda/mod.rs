@@ -1,7 +1,7 @@
 //! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own
 //! copies.
 //!
-//! buffer → created → gpu → driver; survey → gpu, driver.
+//! Imports: buffer → created → gpu → driver; survey → gpu, driver.
 
 mod buffer;
 mod created;

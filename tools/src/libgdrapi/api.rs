@@ -4,12 +4,12 @@ use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
 
 use libloading::os::unix::Library;
 
-/// `gdr_mh_t`.
+/// The C type `gdr_mh_t`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Handle(pub(super) c_ulong);
 
-/// `gdr_info_v2_t`.
+/// The C type `gdr_info_v2_t`.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Info {
@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<Info>() == 48);
 
 pub(super) type Gdr = *mut c_void;
 
-/// `gdr_copy_to_mapping` and `gdr_copy_from_mapping`: handle, target, source, bytes.
+/// The type of `gdr_copy_to_mapping` and `gdr_copy_from_mapping`. The arguments are handle, target, source and size.
 pub(crate) type CopyFunction = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
 
 /// The functions of a library. Those that old releases lack are optional.

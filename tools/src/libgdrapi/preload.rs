@@ -40,7 +40,7 @@ pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString>
     let directory = find()?;
     let mut objects = vec![directory.join(FUNCTIONS), directory.join(PLAIN_NAME)];
     if let Some(links) = links {
-        // The object needs these names, and looks for them in the directory in which the loader found it.
+        // The object `NEWER` needs the other two by these names, and looks for them in the directory of its own link.
         symlink(directory.join(FUNCTIONS), links.join(FUNCTIONS))?;
         symlink(library, links.join("libgdrapi_next.so"))?;
         symlink(directory.join(NEWER), links.join(NEWER))?;

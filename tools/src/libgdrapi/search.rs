@@ -15,7 +15,7 @@ pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
 /// The variable with the libraries that the loader takes first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
-/// The variable with the directories that the loader searches after that.
+/// The variable with the directories that the loader searches after it has loaded the preloaded libraries.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// The name by which the loader looks for the library of linked programs, and of some that call dlopen.

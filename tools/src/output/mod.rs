@@ -122,7 +122,7 @@ pub(crate) struct Usage(pub(crate) String);
 const CLOSED_PIPE: u8 = 128 + 13;
 
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
-    // `| head` closes the pipe when it has read enough.
+    // A reader such as `head` closes the pipe when it has read enough.
     if let Some(error) = error.downcast_ref::<io::Error>()
         && error.kind() == ErrorKind::BrokenPipe
     {

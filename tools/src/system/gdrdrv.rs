@@ -16,7 +16,7 @@ pub(crate) const NODE: &str = "/dev/gdrdrv";
 #[derive(Debug)]
 pub(crate) struct Versions {
     pub(crate) module: Version,
-    /// The oldest library that it supports.
+    /// The oldest library that the module supports.
     pub(crate) oldest_library: Version,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn stale(kernel: &str) -> Option<i32> {
 
 /// Returns whether the kernel only loads signed modules.
 pub(crate) fn signed_only() -> bool {
-    // The active state is in brackets.
+    // The file lists all states, with the active one in brackets.
     let locked = files::text("/sys/kernel/security/lockdown");
     let locked = locked.is_some_and(|states| !states.contains("[none]"));
     locked || files::text("/sys/module/module/parameters/sig_enforce").as_deref() == Some("Y")

@@ -25,7 +25,8 @@ impl Interrupt {
     pub(crate) fn at(signals: &[i32]) -> Result<Interrupt> {
         let arrived = Arc::new(AtomicBool::new(false));
         for &signal in signals {
-            // The order matters, because the first signal must find the flag not yet set.
+            // The handler that ends the process if the flag is set runs before the handler that sets the flag. So only
+            // the second signal ends the process.
             flag::register_conditional_shutdown(signal, STATUS.into(), arrived.clone())?;
             flag::register(signal, arrived.clone())?;
         }

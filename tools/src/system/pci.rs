@@ -1,4 +1,4 @@
-//! A GPU as a PCI device, from sysfs.
+//! Reads from sysfs the properties that a GPU has as a PCI device.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

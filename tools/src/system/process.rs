@@ -1,5 +1,5 @@
-//! Finds the processes that use GDRCopy, from /proc. `maps` has their libraries and mappings, and `fd` their
-//! descriptors.
+//! Finds the processes that use GDRCopy. In /proc/PID, the file `maps` has a process's libraries and mappings, and the
+//! directory `fd` has its descriptors.
 #![forbid(unsafe_code)]
 
 use std::fs;

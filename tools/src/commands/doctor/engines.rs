@@ -12,7 +12,7 @@ use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
 /// A program that loads libgdrapi.
 #[derive(Debug, PartialEq)]
 pub(super) struct Engine {
-    /// The name on the command line.
+    /// The engine's name on doctor's command line (`--for`).
     pub(super) id: &'static str,
     pub(super) name: &'static str,
     /// The names by which the engine asks the loader for the library, one after the other.

@@ -60,7 +60,7 @@ fn descriptors(backends: Backends) -> Finding {
     Finding::ok(SUBJECT, value)
 }
 
-/// A kind of container, and how devices get into it.
+/// A kind of container, and the remedies that get devices into it.
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,

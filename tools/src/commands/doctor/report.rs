@@ -43,7 +43,7 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// The remedy of a warning or problem. These also have an advice.
+    /// The remedy of a warning or problem. Warnings and problems also have an advice.
     pub(super) remedy: Option<Remedy>,
     #[serde(skip)]
     advice: Option<Advice>,
@@ -96,7 +96,7 @@ struct Step {
     or: Option<Advice>,
 }
 
-/// All findings.
+/// All findings, and their summary.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     /// True if there is no problem.

@@ -131,7 +131,7 @@ impl Settings {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            // If the other variables are not set, they do not disable GDRCopy.
+            // Other variables are not shown if they are not set, because they then do not disable GDRCopy.
             let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));

@@ -36,7 +36,7 @@ const POLLS: u32 = 1024;
 /// The time between two checks for a failed GPU kernel and for Ctrl-C.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// Runs all rounds with all libraries, and returns those of each.
+/// Runs all rounds with all libraries, and returns the results of each library.
 pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     let kernel = GpuKernel::load(session.gpu)?;
     let mut buffers = Vec::new();

@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let path = directory.path();
-    // The object appends the names of its files to the path.
+    // The preloaded object appends the names of its files to the path.
     ensure!(path.as_os_str().len() <= 400, "{}: set TMPDIR to a shorter path", path.display());
     let library = preload::library(options.lib.as_deref())?;
     let mut command = Command::new(&options.program[0]);
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Ok(child) => child,
         Err(error) => {
             say(&format!("gdrcopy trace: {}: {error}\n", command.get_program().display()));
-            // A shell exits with these codes.
+            // A shell exits with the same codes if it cannot start a program.
             return Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 }));
         }
     };

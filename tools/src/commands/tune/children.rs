@@ -87,7 +87,7 @@ impl Running {
 
     fn end(&mut self) {
         let group = Pid::from_raw(self.child.id().cast_signed());
-        // This fails if all children have ended.
+        // killpg fails if all processes of the group have ended.
         let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
     }

@@ -30,7 +30,7 @@ pub(super) const HOST: &str = "host";
 /// Sizes of messages, and their times in nanoseconds.
 type Times = Vec<(usize, f64)>;
 
-/// Two processes that exchange messages in memory of this kind.
+/// Two processes that exchange messages, and the kind of memory that these are in.
 struct Route {
     name: String,
     memory: &'static str,
@@ -103,7 +103,7 @@ impl Pairs<'_> {
                 measured.add(&route.name, mode, &times);
                 if Instant::now() >= self.limit.deadline {
                     if round == 0 {
-                        // Comparisons need all modes.
+                        // Without times of all modes, nothing can be compared.
                         let note = "UCX's messages are not measured: --budget is too short for them";
                         return Ok(Measured::nothing(note.into()));
                     }

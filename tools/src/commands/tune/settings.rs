@@ -13,7 +13,7 @@ pub(super) const THRESHOLD: &str = "UCX_RNDV_THRESH";
 
 /// The smaller of the two sizes whose times define the models.
 const SMALLEST: usize = 8;
-/// The larger of these two sizes.
+/// The larger of the two sizes whose times define the models.
 const LARGEST: usize = 65536;
 
 /// Returns the points to measure: both sizes in both directions.

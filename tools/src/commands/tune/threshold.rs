@@ -67,7 +67,7 @@ const SLOWER: f64 = 1.05;
 pub(super) enum Choice {
     /// The model, and rendezvous from this size on.
     Threshold(usize),
-    /// The model.
+    /// The model, without a threshold.
     Model,
     /// UCX's own numbers, because the model makes messages of this size slower.
     Default(usize),
