@@ -158,7 +158,7 @@ ucx_tuned() {
         python3 - tune.json <<-'END'
 	import json, sys
 	rows = json.load(open(sys.argv[1]))["messages"]
-	# All rows but those of host memory have times of the model.
+	# Only rows of host memory have no times with the measured model.
 	wrong = [row for row in rows if [bool(runs) for runs in row["runs_ns"]] != [True, row["route"] != "host", True, True]]
 	sys.exit(f"gdrcopy tune: {wrong}" if wrong or {row["route"] for row in rows} != {"host", "cuda", "cuda 0-1"} else 0)
 	END

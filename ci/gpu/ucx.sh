@@ -11,7 +11,7 @@
 # GPU_UCX_SETTINGS is a file that `gdrcopy tune` wrote. Without it, this script makes FILE.env.
 # GPU_UCX_CORES are the processes' two cores (default: 4,6, or 0 and the last if there are fewer).
 # GPU_UCX_RUNS is how often each size is measured (default: 9).
-# GPU_UCX_MESSAGES is how many messages of a size below 2 KiB are sent in a run (default: 3000). A third is sent of others.
+# GPU_UCX_MESSAGES is how many messages of a size below 2 KiB are sent in a run (default: 3000). Larger sizes get a third.
 # GPU_UCX_GDREMU are options of gdremu (default: --provider nvidia).
 # UCX_TLS lists UCX's transports (default: sm,gdr_copy,cuda_copy).
 set -uo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs examples/gdrx/cuda_batches.c under gdremu, whose CUDA has no cuMemcpyBatchAsync. Then runs it with two functions
-# of this script in place of cuMemcpyBatchAsync, that of CUDA 12.8 and that of CUDA 13. These have different parameters,
-# so both functions check their arguments.
+# of this script, one in place of CUDA 12.8's cuMemcpyBatchAsync, and one in place of CUDA 13's. CUDA's two functions have
+# different parameters, so both functions of this script check their arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh

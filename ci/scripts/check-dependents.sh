@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles programs that use the crates. Some have the feature for cudarc. cudarc's features for the CUDA version
-# exclude each other, so each of these programs has another one. Last, the crates are compiled with the oldest versions
+# exclude each other, so each of these programs has a different one. Last, the crates are compiled with the oldest versions
 # of dependencies that they allow. Downloads these versions.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
