@@ -85,8 +85,8 @@ static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 #endif
 	/*
 	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU
-	 * driver would not look at who is calling. With 0 for both, it finds the memory of the
-	 * calling process.
+	 * driver would not look at who is calling. With 0 for both tokens, it finds the memory of
+	 * the calling process.
 	 */
 	down_read(&pin->owner->tables);
 	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,

@@ -36,7 +36,7 @@ nvidia_debs() {
     nvidia_library "$dir/$libdir"
     nvidia_files "$dir/usr/include" "${nvidia_headers[@]}"
     package libgdrapi 2.6-1 'Multi-Arch: same' "${old[@]}"
-    # Up to 2.2-1, library, headers and programs are in one package.
+    # NVIDIA's versions up to 2.2-1 have the library, the headers and the programs in one package.
     nvidia_files "$dir/usr/bin" "${nvidia_programs[@]}"
     package gdrcopy 2.1-1
 

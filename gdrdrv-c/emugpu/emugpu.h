@@ -2,7 +2,7 @@
 /*
  * emugpu is an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a
  * PCI device. Where that interface leaves a GPU driver a choice, emugpu chooses what is hardest for
- * a client. nv-p2p.h describes it.
+ * a client. nv-p2p.h describes the interface.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *   p2p.c      nvidia_p2p_*: pins and unpins

@@ -1,7 +1,7 @@
 /*
- * Tests of a pin from which the GPU driver does not return, as when its GPU hangs (emugpu's parameter `held`). Pins,
- * closes and exits of other processes do not wait, nor do devices that leave, the pin's included. Only large requests
- * wait, and only for those of the same user.
+ * Tests with a call of the GPU driver that does not return, as when a GPU hangs (emugpu's parameter `held`). Pins,
+ * closes and exits of other processes must not wait for that call, nor must devices that leave, even the one with the
+ * memory to pin. Only large requests may wait, and only for those of the same user.
  */
 
 #include "device.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check-nvidia.sh KERNEL MODULES NVIDIAS: in a guest without modules, installs gdrdrv-c over NVIDIA's gdrdrv, and NVIDIA's
-# over gdrdrv-c. The commands that drv_install and gdrdrv-load print, and README's for DKMS, must load gdrdrv-c.
+# over gdrdrv-c. The commands that drv_install and gdrdrv-load print, and README.md's for DKMS, must load gdrdrv-c.
 #
 #   KERNEL    directory that kernel.sh printed
 #   MODULES   directory that modules.sh printed

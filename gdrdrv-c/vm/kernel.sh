@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kernel.sh [5.10|6.1|6.12|newest|debug|kcsan [arm64|ppc64el]]: fetches that Debian kernel and its headers, once, and prints
+# kernel.sh [5.10|6.1|6.12|newest|debug|kcsan [arm64|ppc64el]]: fetches one of Debian's kernels and its headers, once, and prints
 # the directory that holds them:
 #
 #   release   its `uname -r`
@@ -7,8 +7,8 @@
 #   headers   the headers to build modules against
 #   lib       its modules
 #
-# For another architecture than this machine's, it fetches only headers, for cross-building. It installs nothing. It builds
-# `debug` and `kcsan` (debug-kernel.sh). `newest` is the newest of Debian 13's backports.
+# For another architecture than this machine's, only headers are fetched, for cross-building. Nothing is installed. `debug`
+# and `kcsan` are not fetched but built (debug-kernel.sh). `newest` is the newest of Debian 13's backports.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -13,7 +13,7 @@ for argument in "$@"; do
     arguments+=("$argument")
 done
 # Undefined symbols in shared libraries are allowed, because this system's libgcc_s needs a newer glibc. The system that the
-# wheel runs on has a libgcc_s of its own. ZIG contains words of the shell.
+# wheel runs on has a libgcc_s of its own. ZIG has words that are quoted for the shell.
 declare -a zig
 eval "zig=($ZIG)"
 exec "${zig[@]}" cc -target "$arch-linux-gnu.2.28" -Wl,--allow-shlib-undefined "${arguments[@]}"
