@@ -1,11 +1,11 @@
 /*
- * `gdrcopy trace` preloads this, with the SONAME and the functions of libgdrapi, over the next libgdrapi of any maker. It
- * forwards each call, and counts it in a file of the process, which `gdrcopy` reads at the program's end.
+ * `gdrcopy trace` preloads this object, which has the SONAME and the functions of libgdrapi. It forwards each call to the next
+ * libgdrapi, of any maker, and counts the call in a file of the process, which `gdrcopy` reads at the program's end.
  *
- * The file is mapped, so a process that crashes, is killed, or calls _exit or exec, loses nothing. A forked child makes one of
- * its own. Copies take no lock and make no system call, as each thread counts in its own part. Signal handlers may copy.
+ * The file is mapped, so a process that crashes, is killed, or calls _exit or exec, loses nothing. A forked child makes a
+ * file of its own. Copies take no lock and make no system call, as each thread counts in its own part. Signal handlers may copy.
  *
- * It prints nothing, and keeps errno. It makes system calls directly, unseen by functions that other preloaded objects replace.
+ * The object prints nothing, and keeps errno. It makes system calls directly, so that other preloaded objects do not see them.
  */
 #include "next.h"
 
@@ -244,8 +244,8 @@ static int fill(int to, int from)
 }
 
 /* Copies the list of this process's objects, so that addresses in them can be given names after its end. The first list has
- * number 1. Each place in the code has one more, as a process may load code where other code was before. Each list is a file
- * of its own, so no thread waits for another. */
+ * number 1. Each recorded place in the code has one more, as a process may load code where other code was before. Each list is
+ * a file of its own, so no thread waits for another. */
 static void list_objects(const struct file *file, uint64_t number)
 {
     struct quiet quiet = begin_quiet();

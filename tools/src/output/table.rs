@@ -89,7 +89,7 @@ fn microseconds(ns: f64) -> String {
     if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
 }
 
-/// Returns the text of a value with its unit, and the prefix that fits.
+/// Returns the text of a value with its unit and the prefix that fits, such as k or M.
 fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
         [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];

@@ -37,8 +37,8 @@ pub(crate) struct State {
 pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
-/// The first commands of the shell, with functions that states call. It starts in the state's directory, where the
-/// directory `right` has this project's library by both names.
+/// The first commands of the shell, with functions that states call. The shell then is in the state's directory, where
+/// the directory `right` has this project's library by both names.
 const WORDS: &str = r#"
 cd "$dir"
 export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"

@@ -234,7 +234,7 @@ fn in_memory(name: &str) -> Result<File> {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits for the end of the child. If a stage lasts too long, it kills the child and returns `None`. A child that hangs
-/// in Linux does not end by that.
+/// inside the kernel does not end even if it is killed.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     let mut start = Instant::now();
     let mut written = 0;

@@ -132,9 +132,9 @@ mod tests {
         for (route, times, expected) in [
             // These messages are above the largest eager size.
             ("cuda 0-1", [9.0, 9.0, 1.0, 9.0], Choice::Threshold(16385)),
-            // Host memory that UCX sends by rendezvous from 8 KiB on.
+            // UCX sends host memory by rendezvous from 8 KiB on.
             ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
-            // Host memory that UCX sends eagerly at all sizes.
+            // UCX sends host memory eagerly at all sizes.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
             // On the first route nothing works, and on the second one only eager messages fail.
