@@ -1,4 +1,4 @@
-// The checks that all programs use.
+// Checks and memory for the programs in this directory.
 #pragma once
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 
 enum { THREADS = 256, BLOCKS = 9, VALUES = 64 };
 
-// Both sides compute this from two numbers.
+// A GPU kernel and the CPU both compute this value from two numbers.
 __host__ __device__ static uint64_t mix(uint64_t a, uint64_t b)
 {
     int8_t s8 = a;
@@ -76,7 +76,7 @@ template <typename T> __global__ void count(Counters<T> *counters)
     atomicOr(&counters->bits, (T)1 << (thread % (sizeof(T) * 8)));
     atomicAnd(&counters->common, ~(thread & 1));
     atomicXor(&counters->parity, thread);
-    // Each thread takes one ticket.
+    // Each thread takes at least one ticket.
     for (T seen = atomicAdd_system(&counters->tickets, (T)0);; seen = atomicCAS(&counters->tickets, seen, seen + 1))
         if (atomicCAS(&counters->tickets, seen, seen + 1) == seen)
             break;

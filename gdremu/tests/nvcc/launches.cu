@@ -1,4 +1,4 @@
-// Launches with attributes, barriers of a grid, and calls that CUB makes about a GPU kernel.
+// Tests of launches with attributes, barriers of a grid, and calls that CUB makes about a GPU kernel.
 #include <cooperative_groups.h>
 
 #include "check.cuh"
@@ -80,7 +80,7 @@ int main()
     CUDA(cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, add));
     CHECK(threads == 1024 && blocks == 2 * 132);
 
-    // Clusters are refused.
+    // gdremu refuses clusters of more than one block.
     attributes[2].val.clusterDim.x = 2;
     cudaLaunchConfig_t clusters = config(2, 32, attributes, 3);
     CHECK(cudaLaunchKernelExC(&clusters, (const void *)add, add_arguments) == cudaErrorNotSupported);

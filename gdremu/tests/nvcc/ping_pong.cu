@@ -1,4 +1,4 @@
-// The GPU answers flags of the CPU, in host memory, and in GPU memory that the CPU maps with gdrdrv.
+// A GPU kernel answers flags that the CPU sets in host memory, and in GPU memory that the CPU maps with gdrdrv.
 #include <cuda/atomic>
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -44,7 +44,7 @@ __global__ void answer(uint32_t *request, uint32_t *reply, const uint32_t *from,
     }
 }
 
-// Polls a volatile word, and stores the iteration to host memory.
+// Polls a volatile word, and stores the number of each iteration to host memory.
 __global__ void poll(const volatile uint64_t *word, volatile uint64_t *seen)
 {
     for (uint64_t i = 1; i <= ROUNDS; i++) {

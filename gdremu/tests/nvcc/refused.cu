@@ -1,4 +1,4 @@
-// GPU kernels that are refused, and one that runs.
+// GPU kernels that gdremu refuses, and one that it runs.
 #include "check.cuh"
 
 __global__ void add(const float *a, const float *b, float *sum)
@@ -28,7 +28,7 @@ int main()
     hello<<<1, 1>>>(8);
     CHECK(cudaPeekAtLastError() == cudaErrorNoKernelImageForDevice);
     copy<<<1, 32>>>(a, sum);
-    CHECK(cudaGetLastError() == cudaErrorNoKernelImageForDevice); // This is the last error, not that of the last call.
+    CHECK(cudaGetLastError() == cudaErrorNoKernelImageForDevice); // The last error stays after a call that succeeds.
     CUDA(cudaDeviceSynchronize());
     for (int i = 0; i < 32; i++)
         CHECK(sum[i] == a[i]);
