@@ -93,13 +93,19 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
+/// Copies a line by one store, in any build. For `_mm512_storeu_si512`, a build without optimization may call `memcpy`,
+/// which stores all bytes twice.
+///
 /// # Safety
 /// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
-    // SAFETY: contract of this function.
-    unsafe { _mm512_storeu_si512(dst.cast(), _mm512_loadu_si512(src.cast())) }
+    // SAFETY: 64 bytes are readable at `src` and writable at `dst`: contract of this function.
+    unsafe {
+        let line = _mm512_loadu_si512(src.cast());
+        asm!("vmovdqu64 [{}], {}", in(reg) dst, in(zmm_reg) line, options(nostack, preserves_flags));
+    }
 }
 
 /// The size in bytes of the longest writes by stores that may straddle lines. The CPU splits such a store in two.
