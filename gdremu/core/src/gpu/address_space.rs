@@ -150,7 +150,7 @@ impl Memory {
         let block = self.alloc_blocks(gpu, blocks, false)?;
         self.physical.live_mut(block.object).imported = true;
         let buffer = Buffer { start: block.start + offset, len, id };
-        self.buffers.add_block((gpu, false), block.start, blocks, buffer);
+        self.buffers.add_imported((gpu, false), block.start, blocks, buffer);
         Ok(buffer.start)
     }
 
@@ -273,5 +273,19 @@ impl Memory {
     pub(super) fn next_id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imported_memory_holds_no_other_buffers() {
+        let mut memory = Memory::new(1, 4 * BLOCK);
+        memory.add_window(BLOCK, 4 * BLOCK);
+        let imported = memory.import(0, BLOCK, 0, 1000, 7).unwrap();
+        let buffer = memory.alloc(0, 1000, false).unwrap();
+        assert!(buffer < imported || buffer >= imported + BLOCK);
     }
 }

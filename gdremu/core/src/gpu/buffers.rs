@@ -77,6 +77,12 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.live.insert(buffer.start, buffer);
     }
 
+    /// Adds a block of another process's memory, in which this process may only use the buffer.
+    pub fn add_imported(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
+        self.blocks.insert(base, Block { kind, len, free: Ranges::default() });
+        self.live.insert(buffer.start, buffer);
+    }
+
     /// Frees a live buffer. The bytes of a pinned buffer stay unused as long as its block exists. No other buffer may
     /// get them, because they may still be mapped through the pin.
     pub fn free(&mut self, buffer: Buffer, pinned: bool) -> Freed {
