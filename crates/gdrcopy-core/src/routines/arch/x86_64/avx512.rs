@@ -208,7 +208,7 @@ const BATCH: usize = 16;
 ///
 /// Loads and stores share the same buffers. A store to a cache line that is in no near cache delays the loads after it
 /// by a whole round trip. So from the second batch on, the cache lines to store to are fetched before the next loads
-/// are issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. The first batch does not need
+/// are issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. A read of one batch does not need
 /// this, because its stores may complete after the call.
 ///
 /// # Safety
