@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     static const size_t alignments[] = {0, 1, 4, 60};
     /*
      * Numbers of words that are read at once. The cache lines of a few words could stay in the CPU's buffers until the
-     * next gdrx_read_many, which must not get them from there.
+     * next gdrx_read_many, which must not use these old lines.
      */
     static const uint32_t gathered[] = {1, 4, 11, MAX_GATHERED}, strides[] = {64, 128, 192};
     /* Items of these sizes are parts of a cache line, cross into the next one, or are whole cache lines. */

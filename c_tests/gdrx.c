@@ -248,7 +248,10 @@ static void only_mapped_bytes_are_attached(void)
     CHECK(all.address == va && all.size == SIZE);
 }
 
-/* Attaches host memory, because this process has not initialized CUDA. */
+/*
+ * Makes calls that must fail: with a size above the mapping's, a copy outside the map, a host address of NULL, and a
+ * number that is no descriptor. CUDA is not initialized yet, so there is no GPU memory, and the map is of host memory.
+ */
 static void fail_in_every_way(void)
 {
     struct gdrx_map map;

@@ -29,8 +29,8 @@
 /* ---- Types of memory ---- */
 
 /*
- * Returns how many bytes from an offset on are physically contiguous, at most `most`. A GPU page
- * must start there.
+ * Returns how many bytes from an offset on are physically contiguous, at most `most`. The offset
+ * must be the start of a GPU page.
  */
 static u64 gdr_run(const struct gdr_pin *pin, u64 offset, u64 most)
 {

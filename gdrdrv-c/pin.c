@@ -147,7 +147,7 @@ static void gdr_pin_end(struct gdr_pin *pin)
 
 /*
  * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may
- * be possible once this returns. The pin stays in its file, if it is there, until it is unpinned.
+ * be possible once this returns. If a file has the pin, the file keeps it until it is unpinned.
  */
 static void gdr_pin_revoke(void *id)
 {

@@ -279,11 +279,12 @@ class memory {
     void *address() const noexcept { return map_.address; }
     /** The map for the functions of gdrx.h. */
     const gdrx_map &raw() const noexcept { return map_; }
-    /** Returns the size bytes from offset on. @throws std::system_error EINVAL: size is 0, or not all bytes are inside */
+    /** Returns the size bytes from offset on.
+     *  @throws std::system_error EINVAL: size is 0, or the bytes are not all inside this memory */
     slice part(std::size_t offset, std::size_t size) const;
 
     /** Returns the word at offset.
-     *  @throws std::system_error EINVAL: the word is not inside, or its address is not a multiple of its size */
+     *  @throws std::system_error EINVAL: the word is not inside this memory, or its address is not a multiple of its size */
     template <class T> gdrx::word<T> word(std::size_t offset) const;
 
     /** Writes size bytes from host to offset, with a fence after the write. @throws std::system_error EINVAL, EACCES */
@@ -588,7 +589,8 @@ class gather {
   public:
     /** Makes a gather of reads from this slice. */
     explicit gather(const slice &source) noexcept : source_(source) {}
-    /** Adds a read of size bytes at offset into host. @throws std::system_error EINVAL: not inside, or host is NULL */
+    /** Adds a read that copies the size bytes at offset in the slice to host.
+     *  @throws std::system_error EINVAL: the bytes are not all inside the slice, or host is NULL */
     void add(std::size_t offset, void *host, std::size_t size)
     {
         if (size > source_.size() || offset > source_.size() - size || (host == nullptr && size != 0))
@@ -599,7 +601,7 @@ class gather {
     }
 
     /** Adds a read into an object or, for arrays, containers and spans, the elements.
-     *  @throws std::system_error EINVAL: the bytes are not inside */
+     *  @throws std::system_error EINVAL: the bytes are not all inside the slice */
     template <class T> void add(std::size_t offset, T &&into)
     {
         const gdrx_copy copy = detail::copy_into(offset, std::forward<T>(into));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build-in.sh RELEASE TARBALL DIR: runs `make deb` of the release tarball in a fresh tree of that Debian release. The
-# tree has only make, this computer's Rust toolchain and its crates. Puts the packages into DIR.
+# build-in.sh RELEASE TARBALL DIR: runs `make deb` of the release tarball in a new root file system (tree) of that Debian
+# release. The tree has only make, this computer's Rust toolchain and its crates. Puts the packages into DIR.
 set -euo pipefail
 release=$1 tarball=$(realpath "$2") out=$(realpath -m "$3")
 cd "$(dirname "$0")/.."

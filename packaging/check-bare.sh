@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # check-bare.sh TARBALL [TARGET RELEASE...]: runs `make demo` and `make TARGET` (default: test) of the release tarball
-# in a fresh tree of each Debian RELEASE (default: 12 and 13). A tree has gcc, make and this computer's Rust toolchain,
-# which is all that README.md requires. The commands do not run as root. They have no /sys, and no network except the
-# loopback interface.
+# in a new root file system (tree) of each Debian RELEASE (default: 12 and 13). A tree has gcc, make and this computer's
+# Rust toolchain, which is all that README.md requires. The commands do not run as root. They have no /sys, and no network
+# except the loopback interface.
 set -euo pipefail
 tarball=$(realpath "$1")
 test=${2:-test} releases=("${@:3}")

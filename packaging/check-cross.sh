@@ -11,7 +11,8 @@ ci/scripts/apt-install.sh lintian rpm rpmlint qemu-user
 type=$arch-linux-gnu
 debian_arch=$(dpkg-architecture --host-type "$type" -q DEB_HOST_ARCH 2>/dev/null)
 
-# new_tree NAME: makes $work/NAME, with the C library of the cross compiler, and puts its name into $tree.
+# new_tree NAME: makes the root file system $work/ARCH-NAME, which has only the C library of the cross compiler, and puts its
+# name into $tree.
 new_tree() {
     tree=$work/$arch-$1
     rm -rf "$tree"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check-deb.sh DIR RELEASE...: in a fresh tree of each Debian RELEASE, installs the packages in DIR over stand-ins for NVIDIA's
-# packages, which have the same files and scripts. Goes back to the stand-ins, and upgrades again. Runs the programs of the
-# packages on an emulated GPU, removes the packages, and checks that nothing is left. Also runs lintian.
+# check-deb.sh DIR RELEASE...: in a new root file system (tree) of each Debian RELEASE, installs the packages in DIR over
+# stand-ins for NVIDIA's packages, which have the same files and scripts. Goes back to the stand-ins, and upgrades again. Runs
+# the programs of the packages on an emulated GPU, removes the packages, and checks that nothing is left. Also runs lintian.
 set -euo pipefail
 debs=$(cd "$1" && pwd)
 releases=("${@:2}")
@@ -151,7 +151,8 @@ for release in "${releases[@]}"; do
     mkdir "$tree/root/debs"
     cp "$debs"/*.deb "$tree/root/debs"
 
-    # The tree has a kernel, but no GPU driver yet.
+    # The tree has a kernel, but no sources of the GPU driver, which gdrdrv needs. So DKMS can only register gdrdrv. When the
+    # sources have been added, the hooks of the next kernel package build it.
     install_ours
     grep -q 'dkms autoinstall' "$work/log" || die "no word about the module that is not loaded: $(cat "$work/log")"
     new_kernel_installed

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over stand-ins for NVIDIA's
-# packages for RHEL 9, RHEL 8 and SUSE, which have the same files and scripts. Goes back to the stand-ins, and upgrades
-# again. Runs the programs of the packages on an emulated GPU, removes the packages, and checks that nothing is left.
-# Also runs rpmlint. The tree is Debian's, so it has the C library and DKMS, but no RPM packages that provide them.
+# check-rpm.sh DIR: installs the RPM packages in DIR into a new root file system (tree) with `rpm --root`, over stand-ins
+# for NVIDIA's packages for RHEL 9, RHEL 8 and SUSE, which have the same files and scripts. Goes back to the stand-ins,
+# and upgrades again. Runs the programs of the packages on an emulated GPU, removes the packages, and checks that nothing
+# is left. Also runs rpmlint. The tree is a Debian, so it has the C library and DKMS, but no RPM packages that provide
+# them.
 set -euo pipefail
 rpms=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."

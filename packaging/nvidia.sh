@@ -73,8 +73,8 @@ new_gpu_driver() {
     touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
 }
 
-# gpu_driver ROOT NAME VERSION: makes sources of the GPU driver for DKMS. Versions differ in the interface. The two kinds,
-# nvidia and nvidia-open, differ in the license.
+# gpu_driver ROOT NAME VERSION: makes sources of a GPU driver for DKMS in ROOT. Each version has another nv-p2p.h, which is the
+# interface for gdrdrv. NAME is nvidia or nvidia-open, the two kinds of drivers, which have different licenses.
 gpu_driver() {
     local license=NVIDIA sources=$1/usr/src/$2-$3
     [ "$2" = nvidia ] || license='Dual MIT/GPL'
@@ -92,7 +92,8 @@ reboot() {
     in_tree_quietly modprobe nvidia
 }
 
-# replace_driver OLD NEW: replaces a GPU driver by another one, both as NAME/VERSION. It uses no packages, so no trigger runs.
+# replace_driver OLD NEW: replaces a GPU driver by another one, both as NAME/VERSION. No package is installed, so the trigger
+# that builds gdrdrv again does not run.
 replace_driver() {
     in_tree_quietly sh -c "dkms remove $1 --all && rm -r /usr/src/nvidia*"
     gpu_driver "$tree" "${2%/*}" "${2#*/}"
@@ -111,9 +112,9 @@ check_stale() {
     check_loaded $our_number
 }
 
-# check_driver_updates: checks that the package of gdrdrv builds gdrdrv again after each package of a GPU driver is installed.
-# install_driver NAME VERSION installs such a package, and remove_driver removes it. After updates without packages, checks that
-# the command that gdrdrv-load prints builds gdrdrv again.
+# check_driver_updates: installs packages of GPU drivers, and checks that the package of gdrdrv builds gdrdrv again after each.
+# Then replaces GPU drivers without packages, and checks that the command that gdrdrv-load prints builds gdrdrv again. The
+# calling script defines install_driver NAME VERSION, which installs a package of a GPU driver, and remove_driver.
 check_driver_updates() {
     local driver
     for driver in "nvidia 1" "nvidia 2" "nvidia-open 2" "nvidia 2"; do

@@ -1,5 +1,5 @@
-# The checks source this file. Its functions make fresh Debian trees, run programs in them, and run linters. They need root and
-# debootstrap.
+# The checks source this file. Its functions make trees, run programs in them, and run linters. A tree is a directory with the
+# root file system of a newly installed Debian. The functions need root and debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check

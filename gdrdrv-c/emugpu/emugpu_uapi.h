@@ -72,7 +72,7 @@ struct emugpu_inject {
 
 /* Creates an object, zeroed, with a handle. ENOMEM: no memory is left. EINVAL: unknown flags. */
 #define EMUGPU_CREATE _IOWR('e', 1, struct emugpu_create)
-/* Maps part of an object. EEXIST: an object is mapped there. ENOENT: no object has the handle. */
+/* Maps part of an object. EEXIST: some of the addresses are mapped. ENOENT: no object has the handle. */
 #define EMUGPU_MAP _IOW('e', 2, struct emugpu_map)
 /*
  * Ends the mappings that fill the range. Runs the free callbacks of ordinary pins that lose pages.

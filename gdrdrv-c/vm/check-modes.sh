@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check-modes.sh MODULES: in a guest without modules, loads gdrdrv with values of `mode` that it must refuse or accept.
+# check-modes.sh MODULES: in a virtual machine that has loaded neither emugpu nor gdrdrv (run.sh --no-modules), loads
+# gdrdrv with values of `mode` that it must refuse or accept.
 #
 #   MODULES   directory that modules.sh printed
 set -euo pipefail

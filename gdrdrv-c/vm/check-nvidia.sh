@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# check-nvidia.sh KERNEL MODULES NVIDIAS: in a guest without modules, installs gdrdrv-c over NVIDIA's gdrdrv, and NVIDIA's
-# over gdrdrv-c. The commands that drv_install and gdrdrv-load print, and README.md's for DKMS, must load gdrdrv-c.
+# check-nvidia.sh KERNEL MODULES NVIDIAS: in a virtual machine that has loaded neither emugpu nor gdrdrv
+# (run.sh --no-modules), installs gdrdrv-c over NVIDIA's gdrdrv, and NVIDIA's gdrdrv over gdrdrv-c. The commands that
+# drv_install and gdrdrv-load print, and the commands for DKMS in gdrdrv-c/README.md, must load gdrdrv-c.
 #
 #   KERNEL    directory that kernel.sh printed
-#   MODULES   directory that modules.sh printed
-#   NVIDIAS   NVIDIA's gdrdrv.ko, or nvidia-stand-in.sh's
+#   MODULES   directory that modules.sh printed, with emugpu and gdrdrv-c
+#   NVIDIAS   file of NVIDIA's gdrdrv.ko, or of the module that nvidia-stand-in.sh builds in its place
 set -euo pipefail
 
 kernel=$1 modules=$2 nvidias=$3

@@ -59,7 +59,7 @@ impl RawGdr {
         self.backend.close()
     }
 
-    /// The driver's open file, if it has one.
+    /// The descriptor of `/dev/gdrdrv` that this connection has opened; `None` for a backend without a device file.
     pub fn file(&self) -> Option<OpenFile> {
         self.backend.file()
     }

@@ -113,7 +113,7 @@ impl RawPin {
         self.head == 0
     }
 
-    /// The pin's own open file, if it has one.
+    /// The open descriptor of the pin's dma-buf; `None` for a backend whose pins have no descriptors.
     pub fn file(&self) -> Option<OpenFile> {
         self.pinned.range.file()
     }

@@ -91,7 +91,7 @@ impl Gdr {
     ///
     /// # Safety
     /// Mapping and accessing the pinned memory are safe calls, so until the pin and its mapping are gone:
-    /// - the range must stay allocated. The driver keeps a freed range from being given to others only in persistent
+    /// - the range must stay allocated. The driver keeps a freed range from being allocated again only in persistent
     ///   mode ([`Gdr::is_persistent`]) and with dma-bufs. Elsewhere an access to a freed range raises SIGBUS;
     /// - writes through the mapping must not break anyone else's memory safety. The range must hold no memory that
     ///   other code of this process, or a GPU kernel, relies on to be unchanged. An example is the GPU memory behind a

@@ -92,7 +92,7 @@ impl NvidiaProvider {
         Ok(Table { va, len, persistent, memory: client.import(&exported)?, offset })
     }
 
-    /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only at its first pin
+    /// Opens the GPU as soon as the program has any memory on it. Descriptors that are opened only at its first pin
     /// would look like leaks of the program.
     pub(crate) fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu)

@@ -22,8 +22,8 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Writes the page of a command to a directory, and returns the name of its file.
     ///
-    /// The end of the command's help becomes the notes of the page. `Examples:` and `Exit status:` begin sections
-    /// there.
+    /// The end of the command's help becomes the notes of the page. In this text, `Examples:` and `Exit status:` begin
+    /// sections of their own.
     ///
     /// # Errors
     /// The file system's error.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::system::files;
 
-/// The name of the place beside this program. Only the tools look for a library there.
+/// The name of the place beside this program, where the tools look for a library, but the loader does not.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
 /// The variable with the libraries that the loader takes first.

@@ -155,7 +155,7 @@ mod tests {
         let records = serde_json::to_value(&results.records).unwrap();
         assert!(records[0]["ratio"].is_null());
         assert_eq!(records[1]["ratio"], 2.0);
-        // 2 KiB in 2 µs are 1 GB/s, or 976.5625 MiB/s.
+        // 2 KiB in 2 µs are 1.024 GB/s, or 976.5625 MiB/s.
         assert_eq!(records[0]["bandwidth_mib_per_s"].as_f64().unwrap().round(), 977.0);
         assert!(results.failures().is_empty());
         let lines = table(&results.records[1..], &[("Size(B)", "size_bytes"), TIMES[0], RATIO]).to_string();

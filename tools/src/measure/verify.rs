@@ -42,8 +42,8 @@ impl Verifier {
         method.buffer.write(&self.device)
     }
 
-    /// Copies once to or from each of the first windows. Returns what is wrong there, or in the whole GPU buffer after
-    /// writes to all windows.
+    /// Copies once to or from each of the first `windows` windows. Describes the first wrong byte, which is in the host
+    /// buffer after a copy, or in the GPU buffer after all copies.
     pub(crate) fn check(
         &mut self,
         windows: usize,

@@ -178,7 +178,7 @@ impl Source for DmaBuf {
             return Err(Error::NoDmaBufSupport { gpu });
         }
         let coherent = is_coherent(self.driver, place.device)?;
-        // A GPU that only has PCIe refuses the flag for accesses over PCIe. So the flag is left out there if the
+        // A GPU that only has PCIe refuses the flag for accesses over PCIe. For such a GPU, the flag is left out if the
         // program has allowed that (`Options::force_pcie_compat`).
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);

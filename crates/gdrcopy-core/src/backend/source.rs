@@ -15,7 +15,7 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, V
 /// An open connection to a source of GPU memory. Its methods and those of its pins are only called in the process that
 /// opened it, except `close`, `file`, `handle` and `drop`.
 pub trait Source: Send + Sync {
-    /// The driver's open file, if it has one.
+    /// The descriptor of `/dev/gdrdrv` that this connection has opened; `None` for a backend without a device file.
     fn file(&self) -> Option<OpenFile> {
         None
     }
@@ -88,7 +88,7 @@ pub trait SourcePin: Send + Sync {
     /// The driver's number for the pin.
     fn handle(&self) -> u64;
 
-    /// The pin's own open file, if it has one.
+    /// The open descriptor of the pin's dma-buf; `None` for a backend whose pins have no descriptors.
     fn file(&self) -> Option<OpenFile> {
         None
     }

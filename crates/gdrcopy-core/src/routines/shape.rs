@@ -60,9 +60,10 @@ pub struct Alike<'a> {
     pub copies: &'a [[usize; 3]],
     /// The device address of offset 0.
     pub start: usize,
-    /// The size that each copy should have, at most `isize::MAX`.
+    /// The size that each copy should have. Neither this number nor `last` may be above `isize::MAX`, because
+    /// [`CheckFn`] takes larger numbers for negative ones.
     pub size: usize,
-    /// The largest offset at which a copy of that size is inside the mapping, at most `isize::MAX`.
+    /// The largest offset at which a copy of `size` bytes is inside the mapping.
     pub last: usize,
 }
 

@@ -81,7 +81,7 @@ macro_rules! commands {
 // commands were declared with a pointer to their struct, so that their numbers contain the size of a pointer, although
 // the module copies the whole struct. Versions are packed as major << 16 | minor.
 commands! {
-    /// Pins a range of GPU memory (every driver).
+    /// Pins a range of GPU memory (all versions of gdrdrv).
     PIN_BUFFER pin_buffer(PinBuffer, 40) = 0xC028_DA01 {
         addr: u64 = 0,
         size: u64 = 8,
@@ -96,7 +96,7 @@ commands! {
     /// Asks whether the pinned memory has been freed.
     GET_CB_FLAG get_cb_flag(GetCbFlag, 16) = 0xC008_DA03 { handle: u64 = 0, flag: u32 = 8 }
 
-    /// Asks for the description of a pin (every driver).
+    /// Asks for the description of a pin (all versions of gdrdrv).
     GET_INFO get_info(GetInfo, 48) = 0xC008_DA04 {
         handle: u64 = 0,
         va: u64 = 8,
@@ -158,7 +158,7 @@ impl DeviceFile {
         access(DUMMY_HOLDER, AccessFlags::F_OK).is_ok()
     }
 
-    /// The open file.
+    /// The open descriptor of the device file.
     pub fn file(&self) -> OpenFile {
         self.0.file()
     }

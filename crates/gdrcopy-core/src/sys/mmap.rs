@@ -54,8 +54,8 @@ impl Region {
     /// Returns a region of memory that other code has mapped.
     ///
     /// # Safety
-    /// As long as the region is used, the `len` bytes there are readable and writable, and no Rust reference to them is
-    /// used.
+    /// As long as the region is used, the `len` bytes from `address` on are readable and writable, and no Rust
+    /// reference to them is used.
     pub unsafe fn borrow(address: NonNull<u8>, len: usize) -> Region {
         Region { address, len, is_mapped: false, owner: Owner::current() }
     }

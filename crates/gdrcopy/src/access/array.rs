@@ -132,8 +132,8 @@ impl<'m, T: Pod> Array<'m, T> {
     /// a single load; use [`Words`](crate::Words) for that.
     ///
     /// # Errors
-    /// [`Error::OutOfArray`] if any index is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
-    /// nothing is read then.
+    /// [`Error::OutOfArray`] if any index is outside this array,
+    /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
     ///
     /// # Panics
     /// If `at` and `values` differ in length.
@@ -157,8 +157,8 @@ impl<'m, T: Pod> Array<'m, T> {
     /// committed on return. If an index occurs more than once, any of its values may be the one that stays.
     ///
     /// # Errors
-    /// [`Error::OutOfArray`] if any index is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
-    /// nothing is written then.
+    /// [`Error::OutOfArray`] if any index is outside this array,
+    /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
     ///
     /// # Panics
     /// If `at` and `values` differ in length.

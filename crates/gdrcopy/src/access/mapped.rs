@@ -16,9 +16,9 @@ use crate::error::Result;
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::memory::OwnedMapping),
 /// [`PoolBuffer`](crate::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
-/// Its methods are those of [`MappedSlice`] for all of the memory, with the same order and errors. A `dyn Mapped` has
-/// the methods without a type parameter; call the others on the slice that [`Mapped::as_slice`] returns. Only types of
-/// this crate, and an `Arc` of one of them, are `Mapped`.
+/// Its methods call those of [`MappedSlice`] on the slice of all mapped bytes, so order and errors are the same. A
+/// `dyn Mapped` has the methods without a type parameter; call the others on the slice that [`Mapped::as_slice`]
+/// returns. Only types of this crate, and an `Arc` of one of them, are `Mapped`.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -44,7 +44,7 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().len()
     }
 
-    /// Calls [`MappedSlice::as_mut_ptr`] for all of the memory.
+    /// Calls [`MappedSlice::as_mut_ptr`] on the slice of all mapped bytes.
     #[inline]
     fn as_mut_ptr(&self) -> *mut u8 {
         self.as_slice().as_mut_ptr()
@@ -62,7 +62,7 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().mapping_type()
     }
 
-    /// Calls [`MappedSlice::slice`] for all of the memory.
+    /// Calls [`MappedSlice::slice`] on the slice of all mapped bytes.
     #[inline]
     fn slice(&self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'_>>
     where
@@ -71,37 +71,37 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().slice(range)
     }
 
-    /// Calls [`MappedSlice::split_at`] for all of the memory.
+    /// Calls [`MappedSlice::split_at`] on the slice of all mapped bytes.
     #[inline]
     fn split_at(&self, middle: usize) -> Result<(MappedSlice<'_>, MappedSlice<'_>)> {
         self.as_slice().split_at(middle)
     }
 
-    /// Calls [`MappedSlice::write`] for all of the memory.
+    /// Calls [`MappedSlice::write`] on the slice of all mapped bytes.
     #[inline]
     #[doc(alias = "gdr_copy_to_mapping")]
     fn write(&self, offset: usize, src: &[u8]) -> Result<()> {
         self.as_slice().write(offset, src)
     }
 
-    /// Calls [`MappedSlice::read`] for all of the memory.
+    /// Calls [`MappedSlice::read`] on the slice of all mapped bytes.
     #[inline]
     #[doc(alias = "gdr_copy_from_mapping")]
     fn read(&self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.as_slice().read(offset, dst)
     }
 
-    /// Calls [`MappedSlice::fill`] for all of the memory.
+    /// Calls [`MappedSlice::fill`] on the slice of all mapped bytes.
     fn fill(&self, byte: u8) -> Result<()> {
         self.as_slice().fill(byte)
     }
 
-    /// Calls [`MappedSlice::read_vec`] for all of the memory.
+    /// Calls [`MappedSlice::read_vec`] on the slice of all mapped bytes.
     fn read_vec(&self, offset: usize, len: usize) -> Result<Vec<u8>> {
         self.as_slice().read_vec(offset, len)
     }
 
-    /// Calls [`MappedSlice::word`] for all of the memory.
+    /// Calls [`MappedSlice::word`] on the slice of all mapped bytes.
     #[inline]
     fn word<T: Pod>(&self, offset: usize) -> Result<Word<'_, T>>
     where
@@ -110,7 +110,7 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().word(offset)
     }
 
-    /// Calls [`MappedSlice::array`] for all of the memory.
+    /// Calls [`MappedSlice::array`] on the slice of all mapped bytes.
     #[inline]
     fn array<T: Pod>(&self, offset: usize, len: usize) -> Result<Array<'_, T>>
     where
@@ -119,27 +119,27 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().array(offset, len)
     }
 
-    /// Calls [`MappedSlice::batch`] for all of the memory.
+    /// Calls [`MappedSlice::batch`] on the slice of all mapped bytes.
     #[inline]
     fn batch(&self) -> Result<Batch<'_>> {
         self.as_slice().batch()
     }
 
-    /// Calls [`MappedSlice::read_many`] for all of the memory.
+    /// Calls [`MappedSlice::read_many`] on the slice of all mapped bytes.
     #[inline]
     #[doc(alias = "gdrx_read_many")]
     fn read_many(&self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         self.as_slice().read_many(items)
     }
 
-    /// Calls [`MappedSlice::write_many`] for all of the memory.
+    /// Calls [`MappedSlice::write_many`] on the slice of all mapped bytes.
     #[inline]
     #[doc(alias = "gdrx_write_many")]
     fn write_many(&self, items: &[(usize, &[u8])]) -> Result<()> {
         self.as_slice().write_many(items)
     }
 
-    /// Calls [`MappedSlice::flush`] for all of the memory.
+    /// Calls [`MappedSlice::flush`] on the slice of all mapped bytes.
     #[doc(alias = "gdrx_flush")]
     fn flush(&self) -> Result<()> {
         self.as_slice().flush()

@@ -173,7 +173,8 @@ impl<'m> MappedSlice<'m> {
     pub fn write(self, offset: usize, src: &[u8]) -> Result<()> {
         self.owner.check()?;
         let dst = self.place(offset, src.len())?;
-        // SAFETY: `place` has found the bytes inside the slice, which is mapped and accepts such accesses (invariant).
+        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and accepts such accesses
+        // (invariant).
         unsafe { copy::to_mapping_and_return(self.accessed_as, dst, src.as_ptr(), src.len()) };
         Ok(())
     }
@@ -189,7 +190,8 @@ impl<'m> MappedSlice<'m> {
     pub fn read(self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.owner.check()?;
         let src = self.place(offset, dst.len())?;
-        // SAFETY: `place` has found the bytes inside the slice, which is mapped and accepts such accesses (invariant).
+        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and accepts such accesses
+        // (invariant).
         unsafe { copy::from_mapping(self.accessed_as, dst.as_mut_ptr(), src, dst.len()) };
         Ok(())
     }
@@ -233,8 +235,8 @@ impl<'m> MappedSlice<'m> {
     /// [`Word::load`](crate::Word::load), and many flags in different places by [`Words`](crate::Words).
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
-    /// nothing is read then.
+    /// [`Error::OutOfMapping`] if any item is not inside this slice,
+    /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
     pub fn read_many(self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         let shape = self.check_items(items.iter().map(|(offset, dst)| (*offset, dst.len())))?;
         let count = items.len();
@@ -244,8 +246,8 @@ impl<'m> MappedSlice<'m> {
             let (offset, dst) = unsafe { &mut *items.add(n) };
             Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
-        // SAFETY: `check_items` has found the items inside the slice, which is mapped and accepts such accesses
-        // (invariant).
+        // SAFETY: `check_items` has checked that the items are inside the slice, which is mapped and accepts such
+        // accesses (invariant).
         unsafe { copy::gather(self.accessed_as, shape, count, item) };
         Ok(())
     }
@@ -257,8 +259,8 @@ impl<'m> MappedSlice<'m> {
     /// A word that must be one store has to be an item of its own, naturally aligned.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
-    /// nothing is written then.
+    /// [`Error::OutOfMapping`] if any item is not inside this slice,
+    /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
     // Inlined, so that the caller need not store the words of `items`. Each such store would take the place of a write
     // in the CPU's store buffer (see `Work` in gdrcopy-core).
     #[inline]
@@ -272,8 +274,8 @@ impl<'m> MappedSlice<'m> {
             Item { dst: self.start.wrapping_add(offset), src: src.as_ptr(), len: src.len() }
         };
         copy::begin_batch();
-        // SAFETY: `check_items` has found the items inside the slice, which is mapped and accepts such accesses
-        // (invariant).
+        // SAFETY: `check_items` has checked that the items are inside the slice, which is mapped and accepts such
+        // accesses (invariant).
         unsafe { copy::write_many_unfenced(self.accessed_as, shape, count, item) };
         copy::end_batch();
         Ok(())
@@ -309,8 +311,8 @@ impl<'m> MappedSlice<'m> {
             let src = self.start.wrapping_add(index * size_of::<T>());
             Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
         };
-        // SAFETY: `check_elements` has found the elements inside the slice, which is mapped and accepts such accesses
-        // (invariant). `values` has the same number of elements.
+        // SAFETY: `check_elements` has checked that the elements are inside the slice, which is mapped and accepts such
+        // accesses (invariant). `values` has the same number of elements.
         unsafe { copy::gather(self.accessed_as, shape, at.len(), item) };
         Ok(())
     }
@@ -327,8 +329,8 @@ impl<'m> MappedSlice<'m> {
             Item { dst, src: values.wrapping_add(n).cast(), len: size_of::<T>() }
         };
         copy::begin_batch();
-        // SAFETY: `check_elements` has found the elements inside the slice, which is mapped and accepts such accesses
-        // (invariant). `values` has the same number of elements.
+        // SAFETY: `check_elements` has checked that the elements are inside the slice, which is mapped and accepts such
+        // accesses (invariant). `values` has the same number of elements.
         unsafe { copy::write_many_unfenced(self.accessed_as, shape, at.len(), item) };
         copy::end_batch();
         Ok(())
@@ -358,7 +360,7 @@ impl<'m> MappedSlice<'m> {
     pub fn flush(self) -> Result<()> {
         self.owner.check()?;
         let byte = self.place(0, 1)?;
-        // SAFETY: `place` has found the byte inside the slice, which is mapped (invariant).
+        // SAFETY: `place` has checked that the byte is inside the slice, which is mapped (invariant).
         unsafe { copy::flush(byte) };
         Ok(())
     }

@@ -35,7 +35,7 @@ use crate::error::Result;
 #[derive(Debug)]
 pub struct SharedMapping {
     region: Region,
-    /// Bytes from the region's start to the first byte of the mapping.
+    /// The number of bytes from the start of `region`, a page boundary, to the first byte that was asked for.
     head: usize,
     len: usize,
     mapping_type: MappingType,

@@ -140,7 +140,8 @@ impl Gpu {
     /// Returns memory of this GPU, for a test that acts as the GPU kernel. The memory need not be pinned.
     ///
     /// # Panics
-    /// If the `len` bytes from `device_address` on are not all in one allocation. A GPU kernel would fault there.
+    /// If the `len` bytes from `device_address` on are not all in one allocation. A GPU kernel that accessed them would
+    /// fault.
     pub fn memory(&self, device_address: u64, len: usize) -> MappedSlice<'_> {
         let state = self.0.state.lock();
         let allocation = state.allocation(device_address, len as u64);

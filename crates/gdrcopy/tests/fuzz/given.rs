@@ -15,7 +15,7 @@ use crate::pins::{map_flag, pin_flags};
 use crate::pools::Lent;
 use crate::world::{ARENA, World, pins};
 
-/// Memory that a test gives to a mapping. The bytes around it belong to others.
+/// Memory that a test gives to a mapping. No call may change the bytes around it.
 #[derive(Debug)]
 pub(crate) struct Given {
     lent: Lent,

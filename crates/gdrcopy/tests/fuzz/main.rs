@@ -3,7 +3,7 @@
 //!
 //! The test attacks:
 //! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
-//!   the API (the contract of `Gdr::pin` and `DeviceMemory`), and the bytes around them belong to others. CUDA reads
+//!   the API (the contract of `Gdr::pin` and `DeviceMemory`), which may not change the bytes around them. CUDA reads
 //!   everything back, within and after a sequence;
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work

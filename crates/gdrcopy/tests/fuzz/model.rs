@@ -23,7 +23,7 @@ pub(crate) struct Memory {
 struct Region {
     start: u64,
     bytes: Vec<u8>,
-    /// The part of the region that was given to the library. The bytes around it belong to others.
+    /// The part of the region that was given to the library, which may not change the bytes around it.
     given: Range<u64>,
     /// The number of the pool that has the part, from 1 on, or 0 if the part is not for a pool.
     pool: usize,

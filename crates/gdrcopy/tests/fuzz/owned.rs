@@ -18,8 +18,8 @@ use crate::{arrays, words};
 pub(crate) struct OwnedView {
     pub(crate) view: View,
     pub(crate) start: u64,
-    /// Shows the model of the pin or the pool that this view still exists, even if it was forgotten. The field is
-    /// dropped after the view.
+    /// While this reference exists, the model expects that the view's mapping or buffer still exists. Dropping this
+    /// struct drops the reference after the view; `mem::forget` leaks both.
     pub(crate) alive: Arc<()>,
 }
 

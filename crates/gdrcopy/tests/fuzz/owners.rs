@@ -17,7 +17,8 @@ pub(crate) struct Mapped {
     pub(crate) owner: Owner,
     pub(crate) start: u64,
     pub(crate) len: usize,
-    /// Shows the model of the pin or the pool whether this mapping still exists, even if it was forgotten.
+    /// While this reference or a clone of it exists, the model expects that the mapping or the buffer still exists.
+    /// Dropping this struct drops the reference after the owner; `mem::forget` leaks both.
     pub(crate) alive: Arc<()>,
 }
 

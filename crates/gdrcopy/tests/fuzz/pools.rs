@@ -18,14 +18,16 @@ use crate::world::World;
 /// The largest number of bytes that a pool gets at a time.
 const LIMIT: usize = 16 << 20;
 
-/// At least this number of bytes before and behind the memory of a pool belongs to others.
+/// The memory of a pool has at least this number of bytes before and behind it that no call may change. The model
+/// checks them.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {
     pub(crate) pool: Pool,
     /// The number of the pool in the sequence, from 1 on.
     pub(crate) number: usize,
-    /// True if the pool has an allocator, and options that work with each profile.
+    /// True if the pool allocates its memory when needed, and its options work on the emulated computers of all
+    /// profiles.
     pub(crate) is_ordinary: bool,
 }
 
@@ -40,7 +42,7 @@ impl PoolOf {
     }
 }
 
-/// Gives pools memory at different offsets in a page. The bytes around the memory belong to others.
+/// Gives pools memory at different offsets in a page. No call may change the bytes around the memory.
 #[derive(Debug)]
 pub(crate) struct Lender {
     cuda: CudaAllocator,

@@ -65,7 +65,8 @@ pub(super) struct Mapping {
     pub(super) vmm: Option<Accesses>,
 }
 
-/// A change of the memory that a change of the metadata requires. Addresses and lengths are multiples of the GPU page.
+/// A change that must be made to the GPUs' memory after a change of this metadata. [`Memory`] only lists the steps, and
+/// [`super::files`] carries them out. Addresses and lengths are multiples of the GPU page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Created {
@@ -141,8 +142,8 @@ impl Memory {
     }
 
     /// Takes `blocks` bytes of address space for memory of another process, in which its buffer `id` of `len` bytes
-    /// starts at `offset`. Returns the address of the buffer, which cannot be pinned. [`Memory::free`] frees the buffer
-    /// here.
+    /// starts at `offset`. Returns the address of the buffer, which cannot be pinned. [`Memory::free`] removes the
+    /// buffer from this process.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);

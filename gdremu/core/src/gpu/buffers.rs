@@ -12,7 +12,7 @@ use super::ranges::Ranges;
 /// Every small buffer starts at a multiple of this number of bytes.
 const ALIGN: u64 = 512;
 
-/// Buffers up to this size share a block with others.
+/// Buffers up to this number of bytes share a block with other buffers.
 const SMALL: u64 = 1 << 20;
 
 /// A buffer that the program allocated, with the length that the program asked for.
@@ -32,6 +32,7 @@ pub struct Buffers<Kind> {
     live: BTreeMap<u64, Buffer>,
 }
 
+/// Memory that is allocated and freed as a whole. It holds one large buffer or several small ones.
 #[derive(Clone, Debug)]
 struct Block<Kind> {
     kind: Kind,
@@ -44,7 +45,7 @@ struct Block<Kind> {
 pub struct Freed {
     pub start: u64,
     pub len: u64,
-    /// True if the pages are a whole block, which has no buffer any more.
+    /// True if the pages are all those of a block, whose last buffer was freed. The caller must then free the block.
     pub is_block: bool,
 }
 

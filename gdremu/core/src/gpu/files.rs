@@ -159,7 +159,8 @@ impl HostProvider {
         Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
     }
 
-    /// Maps a buffer of another process, which has the id `id` there and is in `file`. Returns its device address here.
+    /// Maps the buffer that `shared` describes. Another process has allocated it, with the id `id`, in the memory that
+    /// `file` holds. Returns the buffer's device address in this process.
     pub fn import(&mut self, shared: &Shared, id: u64, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
         let Shared { start, blocks, offset, len, .. } = *shared;
