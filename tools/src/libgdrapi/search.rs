@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::system::files;
@@ -63,7 +63,7 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     for (place, files) in places {
         for file in files {
             let is_new = candidates.iter().all(|other| real(&other.file) != real(&file));
-            // A link that leads nowhere is listed, although the loader passes over it.
+            // A link that leads nowhere is listed, although the loader may pass over it.
             if is_new && file.symlink_metadata().is_ok() {
                 candidates.push(Candidate { place, file });
             }
@@ -79,11 +79,19 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
         if real(&file) == real(&candidate.file) {
             file = candidate.file;
         }
-        if candidate.place != BESIDE && file.exists() && !is_foreign(&file) {
+        if candidate.place != BESIDE && !is_passed_over(&file) {
             return Some(file);
         }
     }
     None
+}
+
+/// Returns whether the loader goes on to the next directory. It ends its search at other errors than these two.
+fn is_passed_over(file: &Path) -> bool {
+    match file.metadata() {
+        Ok(_) => is_foreign(file),
+        Err(error) => [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind()),
+    }
 }
 
 /// The project that made a library.
@@ -196,6 +204,29 @@ pub(crate) fn closed() -> Option<PathBuf> {
         }
     }
     None
+}
+
+/// Follows the links of a path that does not open. Returns the last link of the file itself, and the directory in which
+/// the next name is missing, or cannot be looked up. If the links form a circle, the link is the path itself.
+pub(crate) fn end_of_links(file: &Path) -> (PathBuf, PathBuf) {
+    const MOST_LINKS: usize = 40;
+    let file = path::absolute(file).unwrap_or(file.into());
+    let mut link = file.clone();
+    let mut rest = file.clone();
+    for _ in 0..MOST_LINKS {
+        let directory = rest.ancestors().skip(1).find(|directory| directory.exists()).unwrap_or(Path::new("/"));
+        let mut names = rest.strip_prefix(directory).unwrap_or(&rest).components();
+        let next = directory.join(names.next().map(Component::as_os_str).unwrap_or_default());
+        let Ok(target) = next.read_link() else { return (link, directory.into()) };
+        let below = names.as_path();
+        if below.as_os_str().is_empty() {
+            link = next;
+            rest = directory.join(target);
+        } else {
+            rest = directory.join(target).join(below);
+        }
+    }
+    (file.clone(), file.parent().unwrap_or(&file).into())
 }
 
 /// Returns the files at which the loader looks for these names, by place and in order. An empty entry of

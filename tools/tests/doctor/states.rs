@@ -187,11 +187,23 @@ libraries {
     bad [LibraryPath] sh "both $ours gdr; LD_LIBRARY_PATH='~/gdr'";
     bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
     bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";
-    bad [LibraryReadable] sh "root; both $ours one/two; path one/two; chmod 0 one; chown 1 one; as_user";
+    bad [LibraryClosed] sh "root; both $ours one/two; path one/two; chmod 0 one; chown 1 one; as_user";
     // Files, links, pipes and directories have a library's name, but are no library.
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
+    // The loader ends its search at errors other than ENOENT and EACCES.
+    bad [LibraryDangling] sh "mkdir other; ln -s /dev/null/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
+    bad [LibraryDangling] sh "mkdir other; ln -s libgdrapi.so.2 other/libgdrapi.so.2; path other right";
+    bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2.5 one/libgdrapi.so.2; path one";
+    // The links form a circle.
+    bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2 one/libgdrapi.so
+            ln -s libgdrapi.so one/libgdrapi.so.2; path one";
+    // A link leads, by a link to a directory, into a directory that this user may not search.
+    bad [LibraryClosed] sh "root; both $ours one/two; mkdir other; ln -s one/two three; path other
+            ln -s ../three/libgdrapi.so.2 other/libgdrapi.so.2; chmod 0 one; chown 1 one; as_user";
+    // Reading the file fails with EIO.
+    bad [LibraryUnread] sh "mkdir other; ln -s /proc/self/mem other/libgdrapi.so.2; path other right";
     bad [LibraryRemove] is_fixed true sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--limit 3";
     bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
     bad [LibraryRemove] sh "mkdir \"it's one\"; true >\"it's one/libgdrapi.so.2\"; path \"it's one\" right";
@@ -302,6 +314,6 @@ not_run! {
         ModuleBuild ModuleLoad ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
         EngineModule;
     "changes the policy or the limits of the system" NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
-    "installs another library" LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;
+    "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;
     "changes the command or the program" GpuNumber LibraryName;
 }

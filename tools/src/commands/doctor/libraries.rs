@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gdrcopy::Version;
 use gdrcopy_core::variables;
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
@@ -25,7 +24,8 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
     let mut findings = Vec::new();
     for Candidate { place, file } in &search::candidates() {
         let maker = Maker::of(file);
-        let value = format!("{} ({}), by {place}", file.display(), maker.describe());
+        let what = unread(file).map_or(maker.describe(), Errno::desc);
+        let value = format!("{} ({what}), by {place}", file.display());
         findings.push(match maker {
             Maker::None => Finding::warning("on the path", value, repair(file, &Failure::default())),
             _ => Finding::ok("on the path", value),
@@ -73,7 +73,8 @@ pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     if !name.contains('/') {
         return missing(&name);
     }
-    if search::is_object(library) && !search::is_foreign(library) {
+    let is_closed = unread(library).is_some_and(|errno| errno != Errno::ENOENT);
+    if is_closed || search::is_object(library) && !search::is_foreign(library) {
         return repair(library, why);
     }
     Remedy::LibraryName.into()
@@ -98,13 +99,13 @@ pub(super) fn missing(name: &str) -> Advice {
         return find_in(&meant);
     }
     match search::closed() {
-        Some(directory) => Remedy::LibraryReadable.with("file", directory.display()),
+        Some(directory) => Remedy::LibraryClosed.with("file", name).with("directory", directory.display()),
         None => Remedy::LibraryInstall.into(),
     }
 }
 
-/// Returns the first file that the loader finds by a name, if it cannot be loaded, or a link of this name that leads
-/// nowhere; and the reason.
+/// Returns the first file that the loader finds by a name, if it cannot be loaded, or a link of this name whose file does
+/// not open; and the reason.
 fn broken(name: &str) -> Option<(PathBuf, Failure)> {
     if let Some(first) = search::first(name) {
         let why = load(&first).err()?;
@@ -115,8 +116,45 @@ fn broken(name: &str) -> Option<(PathBuf, Failure)> {
     Some((dangling.file, Failure::default()))
 }
 
+/// Returns whether this is a link whose file is not there, or cannot be reached by this user.
 fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
+}
+
+/// Returns the error with which Linux refuses to read a file, if it does.
+fn unread(file: &Path) -> Option<Errno> {
+    Some(Errno::from_raw(files::bytes(file).err()?.raw_os_error()?))
+}
+
+/// Returns the remedy for a file that Linux does not find, or not for this user. The file is often a link. A link is only
+/// to be removed if this user could see that it leads nowhere.
+fn unreached(file: &Path, errno: Errno) -> Advice {
+    let (link, directory) = search::end_of_links(file);
+    if errno == Errno::EACCES {
+        return Remedy::LibraryClosed.with("file", link.display()).with("directory", directory.display());
+    }
+    if let Some(newest) = newest_beside(&link) {
+        let advice = Remedy::LibraryRelink.with("link", link.display()).with("reason", errno.desc());
+        return advice.with("target", newest.display());
+    }
+    let remedy = match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => Remedy::LibraryDangling,
+        _ => Remedy::LibraryUnread,
+    };
+    let target = link.read_link().unwrap_or_default();
+    remedy.with("file", link.display()).with("target", target.display()).with("reason", errno.desc())
+}
+
+/// Returns the name of the newest library in the directory of a link, if one there can be loaded.
+fn newest_beside(link: &Path) -> Option<PathBuf> {
+    let mut newest = (None, None);
+    for file in files::matching(link.parent()?, PLAIN_NAME) {
+        let Ok(library) = load(&file) else { continue };
+        if library.release() >= newest.0 {
+            newest = (library.release(), Some(file));
+        }
+    }
+    Some(newest.1?.file_name()?.into())
 }
 
 /// Returns the remedy for a library that ends its process, or hangs.
@@ -132,11 +170,12 @@ pub(super) fn faulty(kind: &Kind) -> Remedy {
 /// Returns the remedy for a file that cannot be loaded for this reason.
 fn repair(file: &Path, why: &Failure) -> Advice {
     let shown = file.display();
-    if is_dangling(file) {
-        let target = fs::read_link(file).unwrap_or_default();
-        return Remedy::LibraryDangling.with("file", shown).with("target", target.display());
+    let errno = unread(file);
+    if let Some(errno) = errno
+        && !file.exists()
+    {
+        return unreached(file, errno);
     }
-    let is_closed = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     // In the loader's message, the name of the missing file comes last, after those of the files that need it.
     let mut needed = "";
     if let Some((before, _)) = why.text.split_once(": cannot open shared object file") {
@@ -144,7 +183,8 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     }
     let remedy = match &why.kind {
         Kind::NotStarted => Remedy::DoctorStart,
-        _ if is_closed => Remedy::LibraryReadable,
+        _ if errno == Some(Errno::EACCES) => Remedy::LibraryReadable,
+        _ if errno.is_some() => Remedy::LibraryUnread,
         // A missing C library means that the file is for another distribution.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
@@ -156,8 +196,9 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         _ if why.text.contains("undefined symbol: gdr_") && !why.text.ends_with("gdr_open") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
+    let reason = errno.map_or(&*why.text, |errno| errno.desc());
     let remedy = remedy.with("needed", needed).with("oldest", Version::OLDEST_GDRDRV);
-    remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", &why.text)
+    remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", reason)
 }
 
 /// Returns the findings about the library of each name. The loader knows a loaded library by its SONAME only, so the

@@ -117,7 +117,12 @@ remedies! {
     LibraryInstall "install libgdrapi (package libgdrapi, or make lib_install); if it is, have the loader see it" "ldconfig";
     LibraryPath "have the loader find the directory" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
     LibraryLink "add the link" "ln -sf {target} {link}";
-    LibraryDangling "{file} leads to {target}, which is not there: install that again, or remove the link" "rm {file}";
+    LibraryRelink "{link} does not open ({reason}): have it lead to {target}, which is beside it" "ln -sfn {target} {link}";
+    LibraryDangling "{file} leads to {target}, which does not open ({reason}): install that again, or remove the link" "rm {file}";
+    LibraryUnread "{file} cannot be read ({reason}): see the kernel's log about its file system, or install the library elsewhere"
+        "dmesg | tail";
+    LibraryClosed "{file} is not found, as this user may not search {directory}: have root install the library where all users \
+        may read it, or let them search that directory" "chmod a+x {directory}";
     LibraryRemove "remove {file}, which is no library, or replace it by one" "rm -r {file}";
     LibraryNoexec "mount what has {file} with exec, or move it: {reason}" "mount -o remount,exec {mount}";
     LibraryBuild "install a libgdrapi for this distribution and CPU in place of {file}: {reason}";
