@@ -88,6 +88,9 @@ driver_and_gpu {
 device_nodes {
     real [GpuFull] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
+    // Only root has a number in this user namespace. The remedy runs outside.
+    real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; wrap='unshare --map-root-user'";
+    real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; export container=podman; wrap='unshare --map-root-user'";
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
     real [NodeSecurity] sh "node; export GDRDRV=forbid";
     real [NodeCreate] sh "dev";

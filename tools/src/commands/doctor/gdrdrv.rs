@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -57,7 +57,7 @@ impl Module {
         }];
         match (&self.versions, &node) {
             (Ok(versions), _) => findings.push(version(versions)),
-            (Err(why), Some(node)) => findings.push(self.refused(why, node.mode(), container)),
+            (Err(why), Some(node)) => findings.push(self.refused(why, node, container)),
             (Err(_), None) => {}
         }
         if self.bound_to_dummy {
@@ -132,7 +132,7 @@ impl Module {
     }
 
     /// Returns the finding if the node exists, but opening it or querying the version fails.
-    fn refused(&self, why: &Refusal, mode: u32, container: Option<&Container>) -> Finding {
+    fn refused(&self, why: &Refusal, node: &Metadata, container: Option<&Container>) -> Finding {
         let errno = Errno::from_raw(why.errno);
         let opened = why.opened;
         let subject = if opened { "asking it" } else { "opening it" };
@@ -141,7 +141,8 @@ impl Module {
             (Errno::EACCES, _) if statvfs(NODE).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NODEV)) => {
                 Remedy::NodeNodev.with("mount", files::mount_of(Path::new(NODE)))
             }
-            (Errno::EACCES, _) if opened || mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
+            (Errno::EACCES, _) if opened || node.mode() & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
+            (Errno::EACCES, _) if is_unmapped(node.uid()) => Remedy::NodeModeHost.into(),
             (Errno::EACCES, _) => Remedy::NodeMode.into(),
             (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
             // Apptainer has no device cgroup of its own.
@@ -169,6 +170,14 @@ impl Module {
 /// of Linux itself.
 fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
+}
+
+/// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file. Linux
+/// then shows the overflow number as the owner, and not even the namespace's root may change the file's mode.
+fn is_unmapped(owner: u32) -> bool {
+    let map = files::text("/proc/self/uid_map").unwrap_or_default();
+    let is_initial = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    !is_initial && files::number("/proc/sys/kernel/overflowuid") == Some(owner)
 }
 
 fn version(versions: &Versions) -> Finding {

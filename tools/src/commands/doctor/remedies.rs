@@ -90,6 +90,9 @@ remedies! {
     NodeReplace "remove what is there, load the module, and make the node; start containers after that" "rm -rf /dev/gdrdrv"
         "modprobe gdrdrv" "mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0";
     NodeMode "make it readable and writable for all users, and have a udev rule keep it so" "chmod 666 /dev/gdrdrv";
+    NodeModeHost "on the host, make it readable and writable for all users, and have a udev rule keep it so. This user namespace \
+        cannot, as it does not map the owner. If a group of this user may open it, Podman's --group-add keep-groups is enough"
+        "chmod 666 /dev/gdrdrv   # on the host";
     NodeNodev "mount it without nodev" "mount -o remount,dev {mount}";
     NodeSecurity "a security module (SELinux, AppArmor) forbids it: see the audit log, and allow it there"
         "ausearch -m avc -ts recent";
