@@ -148,6 +148,28 @@ fn library_for_a_newer_c_library_has_one_remedy() {
     }
 }
 
+#[test]
+fn line_that_forbids_the_module_is_named_and_made_a_comment() {
+    if !can("unshare -m mount -t tmpfs test /mnt") {
+        return;
+    }
+    let sh = "module; etc; mkdir -p /etc/modprobe.d
+        printf 'install udf /bin/false\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
+    let planted = State { emulated: "--no-gdrdrv", sh, ..HEALTHY }.plant();
+    let report = planted.examine(&[]);
+    let step = report.steps()[0];
+    let text = step["text"].as_str().unwrap();
+    assert!(text.starts_with("comment out line 2 of /etc/modprobe.d/hardening.conf, `install gdrdrv /bin/false`"));
+    // gdrdrv-load names the line, too. It finds a modprobe that does nothing.
+    let load = concat!(env!("CARGO_MANIFEST_DIR"), "/../gdrdrv-c/system/gdrdrv-load");
+    let run = format!("put /dev/null bin/modprobe; chmod +x bin/modprobe; PATH=$dir/bin:$PATH sh {load} 2>log");
+    planted.examine(&[run]);
+    let log = fs::read_to_string(planted.directory.path().join("log")).unwrap();
+    assert!(log.ends_with(" /etc/modprobe.d/hardening.conf:2:install gdrdrv /bin/false\n"), "{log}");
+    let command = step["commands"][0].as_str().unwrap();
+    assert_eq!(planted.examine(&[command.into()]).steps()[0]["remedy"], "module-load");
+}
+
 /// The call never ends. The limit is so long that all other calls end within it, even on a slow computer.
 #[test]
 fn call_that_hangs_is_named_while_doctor_waits_and_in_the_report() {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use gdrcopy::Version;
 use gdrcopy_core::sys::gdrdrv::{DeviceFile, GetVersion};
@@ -52,11 +52,26 @@ pub(crate) fn is_loaded() -> bool {
     modules.lines().any(|line| line.starts_with("gdrdrv ")) || files.iter().any(|file| Path::new(file).exists())
 }
 
-/// Returns the exit status of `gdrdrv-load --stale`, whose text this program has, so that it need not be installed.
-pub(crate) fn stale(kernel: &str) -> Option<i32> {
+/// Returns a command that starts `gdrdrv-load`, whose text this program has, so that it need not be installed.
+fn gdrdrv_load() -> Command {
     const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");
-    let status = Command::new("sh").args(["-c", GDRDRV_LOAD, "gdrdrv-load", "--stale", kernel]).status();
-    status.ok()?.code()
+    let mut command = Command::new("sh");
+    command.args(["-c", GDRDRV_LOAD, "gdrdrv-load"]);
+    command
+}
+
+/// Returns the exit status of `gdrdrv-load --stale`.
+pub(crate) fn stale(kernel: &str) -> Option<i32> {
+    gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
+}
+
+/// Returns the file, the number and the text of a line in modprobe's configuration that keeps the module from being loaded.
+pub(crate) fn forbidding() -> Option<[String; 3]> {
+    // If errors also went to a pipe, output() would panic in a sandbox that refuses ioctl.
+    let output = gdrdrv_load().arg("--forbidden").stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+    let mut parts = text.splitn(3, ':').map(str::to_owned);
+    Some([parts.next()?, parts.next()?, parts.next()?])
 }
 
 /// Returns whether the kernel only loads signed modules.

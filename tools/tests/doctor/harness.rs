@@ -76,6 +76,9 @@ root() {
     cd root; pivot_root . mnt; cd "$dir"; mount -t tmpfs pci /sys/bus/pci
 }
 
+# Makes a copy of /etc, after a root directory, for changes.
+etc() { mount -t tmpfs -o mode=755 etc /etc; cp -a /mnt/etc/. /etc; }
+
 # Also puts a libcuda.so.1 there, whose cuInit has this result.
 cuda() { root; put "$libcuda" cuda/libcuda.so.1; path right cuda; export CU_INIT="$1"; }
 

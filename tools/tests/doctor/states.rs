@@ -118,6 +118,14 @@ module_and_machine {
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE";
+    bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
+            printf '# loads\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
+    bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
+            echo '  blacklist  gdrdrv' >/etc/modprobe.d/hardening.conf";
+    // The first file replaces the other one, and its command loads the module.
+    bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d; mount -t tmpfs run /run; mkdir /run/modprobe.d
+            echo install gdrdrv /bin/false >/run/modprobe.d/gdrdrv.conf
+            echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv' >/etc/modprobe.d/gdrdrv.conf";
     bad [ModuleSigned] emulated "--no-gdrdrv" sh "module"
         file ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
     bad [ModuleStale] emulated "--no-gdrdrv" sh "module; installed NVIDIA; mkdir -p /var/lib/dkms/gdrdrv/2.6/source";
@@ -314,7 +322,7 @@ not_run! {
     "changes the GPU driver, its service, or its libcuda" DriverMissing DriverInstall DriverUpdate DriverOpen DriverMismatch
         DriverNodes FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
-        ModuleBuild ModuleLoad ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
+        ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
         EngineModule;
     "changes the policy or the limits of the system" NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
     "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;

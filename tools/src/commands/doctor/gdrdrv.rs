@@ -102,6 +102,7 @@ impl Module {
         let modules = Path::new("/lib/modules").join(&kernel);
         let dkms = files::matching(Path::new("/var/lib/dkms/gdrdrv"), "");
         if files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko")) {
+            let allowed = if gdrdrv::signed_only() { Remedy::ModuleSigned } else { Remedy::ModuleLoad };
             let version = dkms.iter().find(|version| version.join("source").exists());
             return match (gdrdrv::stale(&kernel), version) {
                 // Without `dkms unbuild`, DKMS would install the old build again.
@@ -111,8 +112,7 @@ impl Module {
                 }
                 (Some(0), None) => (STALE, Remedy::ModuleStaleByHand.into()),
                 (Some(3), _) => (STALE, Remedy::DriverInstall.into()),
-                _ if gdrdrv::signed_only() => (BUILT, Remedy::ModuleSigned.into()),
-                _ => (BUILT, Remedy::ModuleLoad.into()),
+                _ => (BUILT, forbidden().unwrap_or(allowed.into())),
             };
         }
         if dkms.is_empty() && files::matching(Path::new("/usr/src"), "gdrdrv-").is_empty() {
@@ -170,6 +170,16 @@ impl Module {
 /// of Linux itself.
 fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
+}
+
+/// Returns the remedy for a line of modprobe's configuration that keeps the module from being loaded, if there is one.
+fn forbidden() -> Option<Advice> {
+    let [file, number, line] = gdrdrv::forbidding()?;
+    let line = line.trim();
+    let effect =
+        if line.starts_with("install") { "modprobe runs a program instead" } else { "it is not loaded at boot" };
+    let advice = Remedy::ModuleForbidden.with("file", file).with("number", number);
+    Some(advice.with("line", line).with("effect", effect))
 }
 
 /// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file. Linux

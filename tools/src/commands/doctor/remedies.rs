@@ -74,6 +74,8 @@ remedies! {
     ModuleBuild "build the module; if that fails, /var/lib/dkms/gdrdrv/*/build/make.log has the reason" "dkms autoinstall" "modprobe gdrdrv";
     ModuleLoad "load the module; if the kernel refuses it, run this again as root, to have the kernel's log read"
         "modprobe gdrdrv";
+    ModuleForbidden "comment out line {number} of {file}, `{line}`, by which {effect}; then load the module"
+        "sed -i '{number}s/^/#/' {file}" "modprobe gdrdrv";
     ModuleSigned "load the module; if this kernel refuses it, as it only loads signed modules, enroll the key that DKMS \
         signs with (mokutil --import /var/lib/dkms/mok.pub), and reboot" "modprobe gdrdrv";
     ModuleStale "rebuild the module for the GPU driver in use" "dkms unbuild gdrdrv/{version}"
