@@ -156,6 +156,10 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
+    // These limits are hard ones. A limit that jobs reach comes before the module, which dma-bufs do not need.
+    works [OpenFilesHard] sh "ulimit -n 128";
+    works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
+    works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";
     works [AddressSpace] emulated "--fault cuMemAlloc:2" sh "ulimit -S -v 100000000";
     works [ProcMount] sh "mount -t tmpfs none /proc";
     works [] sh "wrap='env --ignore-signal=CHLD'";
@@ -324,7 +328,7 @@ not_run! {
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
         ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
         EngineModule;
-    "changes the policy or the limits of the system" NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
+    "changes the policy or the limits of the system" OpenFilesHard NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
     "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;
     "changes the command or the program" GpuNumber LibraryName;
 }

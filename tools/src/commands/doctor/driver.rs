@@ -196,7 +196,7 @@ fn rdma(gpu: &Gpu, all: &[Gpu], backends: Backends) -> Finding {
     }
     let value = "not supported: gdrdrv cannot pin this GPU's memory";
     if backends.need_dmabuf() && backends.dmabuf && gpu_maps_dmabufs(gpu) {
-        return Finding::warning(SUBJECT, value, Remedy::GpuKind);
+        return Finding::warning(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Gdrdrv);
     }
     let others = all.iter().filter(|other| other.rdma == Some(true));
     let others: Vec<_> = others.map(|other| other.device.number.to_string()).collect();

@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::remedies::Remedy::{self, *};
@@ -45,7 +46,7 @@ pub(super) fn findings(backends: Backends, container: Option<&Container>) -> Vec
 
 fn descriptors(backends: Backends) -> Finding {
     const SUBJECT: &str = "open files";
-    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::unknown(SUBJECT, "not reported by getrlimit");
     };
     let mut enough = 256; // Programs need descriptors for their own files.
@@ -55,9 +56,20 @@ fn descriptors(backends: Backends) -> Finding {
         value += ", and each pin uses one";
     }
     if soft < enough {
+        if hard < enough {
+            return Finding::warning(SUBJECT, format!("{value}; the hard limit is {hard}"), OpenFilesHard);
+        }
         return Finding::warning(SUBJECT, value, OpenFiles);
     }
     Finding::ok(SUBJECT, value)
+}
+
+/// Returns the remedy if no more files can be opened. The limit of the whole system (ENFILE) is raised by root, too.
+pub(super) fn more_files(errno: Errno) -> Remedy {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if errno == Errno::EMFILE && soft < hard => OpenFiles,
+        _ => OpenFilesHard,
+    }
 }
 
 /// A kind of container, and the remedies that get devices into it.

@@ -12,7 +12,7 @@ use gdrcopy_core::sys::gdrdrv::DeviceFile;
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::environment::{Backends, Container};
+use super::environment::{Backends, Container, more_files};
 use super::probe::{self, HANGS};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
@@ -153,7 +153,7 @@ impl Module {
             (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, advice) => {
                 advice.unwrap_or(Remedy::NodeReplace.into())
             }
-            (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.into(),
+            (Errno::EMFILE | Errno::ENFILE, _) => more_files(errno).into(),
             _ => Remedy::ModuleReload.into(),
         };
         let why = match errno {

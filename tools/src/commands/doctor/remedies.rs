@@ -111,8 +111,10 @@ remedies! {
     DmabufUnforced "let the library use gdrdrv" "unset GDRCOPY_USE_DMABUF_MMAP";
 
     // ---- The machine ----
-    OpenFiles "raise the limit of open files (LimitNOFILE= in a service); root raises the hard limit (nofile in \
-        /etc/security/limits.conf, --ulimit nofile= for a container), and fs.file-max" "ulimit -n $(ulimit -Hn)";
+    OpenFiles "raise the limit of open files" "ulimit -n $(ulimit -Hn)";
+    OpenFilesHard "have root raise the hard limit of open files: nofile in \
+        /etc/security/limits.conf or limits.d for logins, LimitNOFILE= for a systemd service, --ulimit nofile= for a \
+        container; for the whole system, fs.file-max" "grep -r nofile /etc/security/limits.conf /etc/security/limits.d";
     AddressSpace "the address space of a process is limited to {limit}, and CUDA needs more" "ulimit -v unlimited";
     ProcMount "mount /proc, from which doctor reads what this system has" "mount -t proc proc /proc";
     DoctorStart "doctor starts itself for this, and cannot, or was killed. It needs /proc, files (ulimit -n and -f), processes \

@@ -188,7 +188,10 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     if steps.is_empty() {
         steps = chosen(problems, &[Cause::Others]);
     }
-    for step in chosen(warnings, &[Cause::Itself, Cause::Gdrdrv, Cause::DmaBuf]) {
+    // The backend that is not used comes last.
+    let mut others = chosen(warnings, &[Cause::Itself]);
+    others.extend(chosen(warnings, &[Cause::Gdrdrv, Cause::DmaBuf]));
+    for step in others {
         if steps.iter().all(|other| other.advice != step.advice && other.or.as_ref() != Some(&step.advice)) {
             steps.push(step);
         }

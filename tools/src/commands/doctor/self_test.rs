@@ -8,7 +8,7 @@ use gdrcopy::Version;
 use nix::errno::Errno;
 
 use super::driver;
-use super::environment::Backends;
+use super::environment::{Backends, more_files};
 use super::libraries::{faulty, unusable};
 use super::probe::{self, Answer, Failure, Kind};
 use super::remedies::{Advice, Remedy};
@@ -121,7 +121,7 @@ impl SelfTest<'_> {
         let advice = match (errno, line) {
             (Errno::EOPNOTSUPP, _) if self.backends.dmabuf_forced => Remedy::DmabufUnforced.into(),
             (Errno::ENOMEM, _) if failure.text.contains("pin") => Remedy::Bar1Full.into(),
-            (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.into(),
+            (Errno::EMFILE | Errno::ENFILE, _) => more_files(errno).into(),
             (_, Some(line)) => Remedy::LibraryReports.with("line", line.trim()),
             (_, None) => Remedy::SelfTestLog.into(),
         };
