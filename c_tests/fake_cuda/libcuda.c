@@ -2,6 +2,7 @@
  * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number
  * in the variable CU_INIT (34 is the result of CUDA's stub for linking), or hangs if the variable is "hang". The
  * library reports one GPU, which has no free memory, and whose memory can be pinned only if it is of cuMemAlloc.
+ * If CU_RDMA is set, no memory of the GPU can be pinned.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -61,7 +62,7 @@ int cuDeviceGetPCIBusId(char *address)
 
 int cuDeviceGetAttribute(int *value, int attribute)
 {
-    *value = attribute == 116; /* the GPU supports GPUDirect RDMA */
+    *value = attribute == 116 && getenv("CU_RDMA") == NULL; /* the GPU supports GPUDirect RDMA */
     return 0;
 }
 

@@ -7,20 +7,21 @@ use serde::Serialize;
 
 use super::files;
 
-/// Returns whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
-pub(crate) fn has_nvidia_gpu() -> Option<bool> {
+/// Returns the number of NVIDIA's GPUs on the bus; `None` if the devices are not listed.
+pub(crate) fn nvidia_gpus() -> Option<usize> {
     let devices = files::matching(Path::new("/sys/bus/pci/devices"), "");
     if devices.is_empty() {
         return None;
     }
+    let mut count = 0;
     for device in devices {
         let vendor = files::text(device.join("vendor")).unwrap_or_default();
         let class = files::text(device.join("class")).unwrap_or_default();
         if vendor == "0x10de" && class.starts_with("0x03") {
-            return Some(true);
+            count += 1;
         }
     }
-    Some(false)
+    Some(count)
 }
 
 /// The speed and the width at which a PCIe link runs now.

@@ -76,6 +76,9 @@ root() {
     cd root; pivot_root . mnt; cd "$dir"; mount -t tmpfs pci /sys/bus/pci
 }
 
+# Puts a GPU of NVIDIA on the bus, after a root directory.
+gpu() { mkdir -p /sys/bus/pci/devices/$1; echo 0x10de >/sys/bus/pci/devices/$1/vendor; echo 0x030200 >/sys/bus/pci/devices/$1/class; }
+
 # Makes a copy of /etc, after a root directory, for changes.
 etc() { mount -t tmpfs -o mode=755 etc /etc; cp -a /mnt/etc/. /etc; }
 

@@ -50,6 +50,7 @@ driver_and_gpu {
     bad [GpuSlurm] emulated "--fault cuInit:100" sh "root; export SLURM_JOB_ID=7";
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=";
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=7";
+    real [GpuUnseen] sh "cuda 100; export CUDA_VISIBLE_DEVICES=0";
     real [DriverMissing] sh "cuda 100; echo no library >cuda/libcuda.so.1";
     // CUDA fails with these errors.
     works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2";
@@ -78,6 +79,13 @@ driver_and_gpu {
     // A GPU lacks a feature, or doctor does not find it.
     bad [GpuKind] emulated "--rdma no";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no";
+    // CUDA_VISIBLE_DEVICES hides the good GPU, or gives it another number.
+    bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1";
+    bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=GPU-67647265-6d75-4000-8000-000000000001";
+    bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1,0";
+    // The bus has a GPU that CUDA does not have.
+    real [GpuElsewhere] sh "node; gpu 1; gpu 2; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
+    real [GpuKind] sh "node; gpu 1; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
     bad [GpuWsl] file ("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n");
     works [Bar1Small] emulated "--bar1-size 256M";
@@ -318,7 +326,7 @@ macro_rules! not_run {
 }
 
 not_run! {
-    "wants other hardware or firmware" GpuNone GpuUnseen GpuKind GpuWsl GpuReset Bar1Small;
+    "wants other hardware or firmware" GpuNone GpuUnseen GpuElsewhere GpuKind GpuWsl GpuReset Bar1Small;
     "wants that other programs end, or that a person reads the log" GpuFull GpuExclusive Bar1Full GpuHung SelfTestHung
         LibraryReports SelfTestLog;
     "starts another container" GpuDocker GpuPodman GpuPod GpuApptainer GpuContainer GpuSlurm

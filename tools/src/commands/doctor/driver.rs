@@ -19,6 +19,12 @@ const DMABUF_SINCE: i32 = 13030;
 /// A BAR1 of fewer bytes was not resized, and has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
+/// The variable by which CUDA hides GPUs from a program.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The variable by which NVIDIA's container toolkit passes GPUs into a container.
+const PASSED_IN: &str = "NVIDIA_VISIBLE_DEVICES";
+
 /// Errors of CUDA, with their cause and remedy. For other errors, [`Remedy::CudaError`] names nvidia-smi and the
 /// kernel's log.
 const ERRORS: [(&[i32], &str, Remedy); 13] = [
@@ -83,7 +89,7 @@ pub(super) fn findings(
     };
     let mut findings = Vec::new();
     // If there is no GPU, no other advice helps. In WSL, CUDA can have GPUs that are not on the bus.
-    if pci::has_nvidia_gpu() == Some(false) && cuda.gpus.as_ref().map_or(0, Vec::len) == 0 {
+    if pci::nvidia_gpus() == Some(0) && cuda.gpus.as_ref().map_or(0, Vec::len) == 0 {
         let finding = Finding::problem("hardware", "no GPU of NVIDIA in /sys/bus/pci/devices", Remedy::GpuNone);
         findings.push(finding.caused_by(Cause::Nothing));
     }
@@ -144,8 +150,14 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
 
 fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     let mut with_variable = String::new();
-    let remedy = if let Ok(list) = env::var("CUDA_VISIBLE_DEVICES") {
-        with_variable = format!(", with CUDA_VISIBLE_DEVICES={list}");
+    if let Ok(list) = env::var(VISIBLE) {
+        with_variable = format!(", with {VISIBLE}={list}");
+    }
+    if let Some(list) = passed_in(container) {
+        with_variable += &format!(", with {PASSED_IN}={list}");
+    }
+    let has_none = cuda.gpus.as_ref().is_ok_and(Vec::is_empty);
+    let remedy = if has_none && env::var_os(VISIBLE).is_some() && !probe::all_gpus().is_empty() {
         Remedy::GpuHidden
     } else if let Some(container) = container {
         container.gpu
@@ -161,6 +173,12 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
+/// Returns the list of GPUs that were passed into the container, unless these are all.
+fn passed_in(container: Option<&Container>) -> Option<String> {
+    container?;
+    env::var(PASSED_IN).ok().filter(|list| list != "all")
+}
+
 /// Returns the finding that CUDA fails before it uses a GPU.
 fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Finding {
     let (cause, advice, _) = rate_error(failure.code.unwrap_or_default(), 0, file);
@@ -170,12 +188,14 @@ fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Findi
 // ---- Each GPU ----
 
 /// Returns a title and the findings for each GPU.
-pub(super) fn each_gpu(cuda: &Cuda, backends: Backends) -> Vec<(String, Vec<Finding>)> {
+pub(super) fn each_gpu(cuda: &Cuda, backends: Backends, container: Option<&Container>) -> Vec<(String, Vec<Finding>)> {
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
+    let has_rdma = gpus.iter().all(|gpu| gpu.rdma != Some(false));
+    let other = if has_rdma { Remedy::GpuKind.into() } else { other_gpu(gpus, container) };
     let mut sections = Vec::new();
     for gpu in gpus {
         let title = format!("GPU {}: {} at {}", gpu.device.number, gpu.device.name, gpu.device.pci_address);
-        let findings = vec![rdma(gpu, gpus, backends), dmabuf_of(gpu, backends), bar1_size(gpu)];
+        let findings = vec![rdma(gpu, &other, backends), dmabuf_of(gpu, backends), bar1_size(gpu)];
         sections.push((title, findings));
     }
     sections
@@ -189,7 +209,8 @@ fn supported(subject: &'static str, value: Option<bool>, since: &str) -> Finding
     }
 }
 
-fn rdma(gpu: &Gpu, all: &[Gpu], backends: Backends) -> Finding {
+/// Returns the finding about GPUDirect RDMA, with the advice for a GPU that does not support it.
+fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
     const SUBJECT: &str = "GPUDirect RDMA";
     if gpu.rdma != Some(false) {
         return supported(SUBJECT, gpu.rdma, "11.3");
@@ -198,12 +219,39 @@ fn rdma(gpu: &Gpu, all: &[Gpu], backends: Backends) -> Finding {
     if backends.need_dmabuf() && backends.dmabuf && gpu_maps_dmabufs(gpu) {
         return Finding::warning(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Gdrdrv);
     }
-    let others = all.iter().filter(|other| other.rdma == Some(true));
-    let others: Vec<_> = others.map(|other| other.device.number.to_string()).collect();
-    if others.is_empty() {
-        return Finding::problem(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Nothing);
+    // If there is no other GPU, no other step helps.
+    let cause = if other.remedy == Remedy::GpuKind { Cause::Nothing } else { Cause::Itself };
+    Finding::problem(SUBJECT, value, other.clone()).caused_by(cause)
+}
+
+/// Returns the advice to use another GPU than those of these that do not support GPUDirect RDMA: one of the others, one that
+/// CUDA_VISIBLE_DEVICES hides, one that is hidden from CUDA, or one of another computer.
+fn other_gpu(visible: &[Gpu], container: Option<&Container>) -> Advice {
+    // CUDA_VISIBLE_DEVICES takes the numbers that GPUs have without it.
+    let unhidden = if env::var_os(VISIBLE).is_some() { probe::all_gpus() } else { Vec::new() };
+    let all = if unhidden.len() < visible.len() { visible } else { &unhidden };
+    let is_visible = |gpu: &&Gpu| visible.iter().any(|other| other.device.pci_address == gpu.device.pci_address);
+    let mut good: Vec<_> = all.iter().filter(|gpu| gpu.rdma == Some(true)).collect();
+    let mut hidden = String::new();
+    if good.iter().any(is_visible) {
+        good.retain(is_visible);
+    } else {
+        hidden = format!(", which {VISIBLE}={} hides", env::var(VISIBLE).unwrap_or_default());
     }
-    Finding::problem(SUBJECT, value, Remedy::GpuExclude.with("others", others.join(",")))
+    if !good.is_empty() {
+        let numbers: Vec<_> = good.iter().map(|gpu| gpu.device.number.to_string()).collect();
+        return Remedy::GpuExclude.with("others", numbers.join(",")).with("hidden", hidden);
+    }
+    let count = pci::nvidia_gpus().unwrap_or_default().saturating_sub(all.len());
+    if count == 0 {
+        return Remedy::GpuKind.into();
+    }
+    let by = match passed_in(container) {
+        Some(list) => format!("{PASSED_IN}={list}"),
+        None if env::var_os("SLURM_JOB_ID").is_some() => "Slurm".into(),
+        None => "a container, a device cgroup, or another driver".into(),
+    };
+    Remedy::GpuElsewhere.with("count", count).with("by", by)
 }
 
 fn dmabuf_of(gpu: &Gpu, backends: Backends) -> Finding {

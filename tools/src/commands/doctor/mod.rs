@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut sections = vec![("GPU driver and CUDA".to_owned(), driver::findings(cuda, backends, container))];
     sections.push(("gdrdrv".to_owned(), module.findings(backends, container)));
     if let Ok(cuda) = cuda {
-        sections.extend(driver::each_gpu(cuda, backends));
+        sections.extend(driver::each_gpu(cuda, backends, container));
     }
     for (title, mut findings) in sections {
         if engine.is_some() {

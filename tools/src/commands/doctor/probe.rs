@@ -60,9 +60,11 @@ const END: &str = "its end";
 /// The number of seconds that a stage of the library may last.
 pub(super) static SECONDS: AtomicU64 = AtomicU64::new(10);
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Work {
     Survey,
+    /// The same without CUDA_VISIBLE_DEVICES.
+    AllGpus,
     /// Ask the module for its versions.
     Module,
     /// Load a library and, if there is the number of a GPU, test it there.
@@ -159,6 +161,15 @@ pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     }
 }
 
+/// Returns the GPUs that CUDA has without CUDA_VISIBLE_DEVICES, by the numbers that this variable takes. If CUDA does not
+/// work so, there are none.
+pub(super) fn all_gpus() -> Vec<survey::Gpu> {
+    match start(&Work::AllGpus).unwrap_or_default().cuda {
+        Some(Cuda { gpus: Ok(gpus), .. }) => gpus,
+        _ => Vec::new(),
+    }
+}
+
 /// Queries the versions of the module. Returns an error if doctor cannot start its child.
 pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
     let hangs = Err(Refusal { errno: HANGS as i32, opened: false });
@@ -206,6 +217,9 @@ fn start(work: &Work) -> Result<Answer> {
     let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
+    if *work == Work::AllGpus {
+        command.env_remove("CUDA_VISIBLE_DEVICES");
+    }
     // Libraries and preloaded profilers print to stdout and stderr. Nothing else writes to stdin, so it takes the
     // answers.
     command.stdin(out.try_clone()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
@@ -298,7 +312,7 @@ impl Answer {
 pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     let mut answer = Answer::default();
     match serde_json::from_str(argument)? {
-        Work::Survey => {
+        Work::Survey | Work::AllGpus => {
             answer.next(CUDA)?;
             answer.cuda = Some(survey::query());
         }

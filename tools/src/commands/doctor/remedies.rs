@@ -31,7 +31,10 @@ remedies! {
     GpuSlurm "request a GPU for the Slurm job: --gpus-per-node=1";
     GpuContainer "pass the GPU and its driver's libraries into the container";
     GpuKind "use a data-center or RTX PRO GPU";
-    GpuExclude "use the GPUs that support GPUDirect RDMA only" "export CUDA_VISIBLE_DEVICES={others}";
+    GpuElsewhere "use a data-center or RTX PRO GPU: if one of the {count} other GPUs of this computer is of that kind, have it passed \
+        to this process, from which it is hidden by {by}" "lspci -d 10de:";
+    GpuExclude "use only GPUs that support GPUDirect RDMA{hidden}. These are CUDA's numbers, which only with \
+        CUDA_DEVICE_ORDER=PCI_BUS_ID are those of nvidia-smi" "export CUDA_VISIBLE_DEVICES={others}";
     GpuNumber "name a GPU that CUDA has: {count}, counted from 0, without those that CUDA_VISIBLE_DEVICES hides" "nvidia-smi -L";
     GpuWsl "boot Linux itself";
     GpuFull "wait until other programs free memory of the GPU, or use another GPU" "nvidia-smi";
