@@ -15,6 +15,10 @@ pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
 /// The variable with the libraries that the loader takes first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
+
+/// The file with the libraries that the loader takes after those of the variable.
+pub(crate) const PRELOADED_FILE: &str = "/etc/ld.so.preload";
+
 /// The variable with the directories that the loader searches after it has loaded the preloaded libraries.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
@@ -53,8 +57,11 @@ pub(crate) struct Candidate {
 /// Returns all files of either name in the loader's order, including links that lead nowhere. Paths that are built into
 /// programs (RUNPATH) are unknown; the loader searches them before its cache.
 pub(crate) fn candidates() -> Vec<Candidate> {
-    let preloaded = paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded);
-    let mut places = vec![(PRELOADED, preloaded.collect())];
+    let mut places = Vec::new();
+    for Preload { file, line } in preloads() {
+        let place = if line.is_some() { PRELOADED_FILE } else { PRELOADED };
+        places.push((place, Vec::from_iter(of_preloaded(file))));
+    }
     places.extend(searched(&NAMES));
     if places.iter().all(|(_, files)| files.iter().all(|file| !file.exists())) {
         places.push((BESIDE, Vec::from_iter(beside_this_program())));
@@ -166,6 +173,30 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
         }
     }
     None
+}
+
+/// A file that the loader puts into programs before their own libraries.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Preload {
+    pub(crate) file: PathBuf,
+    /// The number of the line in `PRELOADED_FILE` that names the file; `None` if `PRELOADED` names it.
+    pub(crate) line: Option<usize>,
+}
+
+/// Returns the preloaded files in the loader's order.
+pub(crate) fn preloads() -> Vec<Preload> {
+    let mut preloads = Vec::new();
+    for file in paths(PRELOADED, b": ") {
+        preloads.push(Preload { file, line: None });
+    }
+    for (index, text) in files::lossy(Path::new(PRELOADED_FILE)).lines().enumerate() {
+        let listed = text.split('#').next().unwrap_or_default();
+        for file in listed.split([':', ' ', '\t']) {
+            preloads.push(Preload { file: file.into(), line: Some(index + 1) });
+        }
+    }
+    preloads.retain(|preload| !preload.file.as_os_str().is_empty());
+    preloads
 }
 
 /// Returns the libgdrapi that a preloaded file is or, as libgdrapi-preload.so, loads from its own directory.

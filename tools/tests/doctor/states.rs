@@ -205,6 +205,17 @@ libraries {
     works [LibraryPreload] sh "old; preload $dir/old.so";
     works [LibraryPreload] sh "put $ours pre/other.so; preload $dir/pre/other.so";
     works [LibraryPreload] sh "put $ours pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
+    // An old libgdrapi is preloaded under the name that programs ask for, or by the name of its file only.
+    bad [LibraryPreload] sh "old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
+    bad [LibraryPreload] sh "old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2" args "--for mscclpp";
+    works [LibraryPreload] sh "old; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2" args "--for dpdk";
+    bad [LibraryPreloadFile] sh "root; etc; old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2
+            printf '# site\\n%s\\n' $dir/pre/libgdrapi.so.2 >/etc/ld.so.preload";
+    bad [LibraryPreloadFile] sh "root; etc; old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2
+            echo $dir/pre/libgdrapi.so.2 >/etc/ld.so.preload" args "--for nvshmem";
+    works [LibraryPreloadFile] sh "root; etc; old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2
+            echo $dir/pre/libgdrapi.so.2 >/etc/ld.so.preload" args "--for libfabric";
+    works [LibraryPreloadFile] sh "root; etc; echo /lib/none.so >/etc/ld.so.preload";
     // LD_LIBRARY_PATH has entries that are no directory, an empty entry, which means the current directory, and a directory
     // that may not be read.
     bad [LibraryPath] sh "both $ours gdr; LD_LIBRARY_PATH='~/gdr'";

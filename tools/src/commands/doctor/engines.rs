@@ -67,7 +67,10 @@ impl Engine {
                 && version < self.oldest
             {
                 let value = format!("{part} {version}, and {} needs {}", self.name, self.oldest);
-                let advice = remedy.with("engine", self.name).with("oldest", self.oldest);
+                let mut advice = remedy.with("engine", self.name).with("oldest", self.oldest);
+                if let (Remedy::LibraryUpdate, Some(library)) = (remedy, &library) {
+                    advice = libraries::not_preloaded(&library.file).unwrap_or(advice);
+                }
                 findings.push(Finding::problem("version", value, advice));
             }
         }

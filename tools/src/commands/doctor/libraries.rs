@@ -14,7 +14,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use super::probe::{self, Failure, Kind, Loaded};
 use super::remedies::{Advice, Remedy};
 use super::report::Finding;
-use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
+use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, Preload, SONAME};
 use crate::system::files;
 
 /// Environment variables and their values.
@@ -36,14 +36,14 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
             Ok(library) => Finding::ok("--lib", describe(&library)),
             Err(why) => why.finding("--lib", unusable(&Path::new(".").join(file), &why)),
         }),
-        None => findings.extend(by_name(environment)),
+        None => findings.extend(by_name()),
     }
     for (name, value) in environment {
         if name.starts_with("GDRCOPY_") {
             findings.push(setting(name, value));
         }
     }
-    findings.extend(preloaded(environment));
+    findings.extend(preloaded());
     findings
 }
 
@@ -203,7 +203,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
 
 /// Returns the findings about the library of each name. The loader knows a loaded library by its SONAME only, so the
 /// two names can lead to different libraries.
-fn by_name(environment: &Environment) -> Vec<Finding> {
+fn by_name() -> Vec<Finding> {
     let soname = load(SONAME);
     let plain = load(PLAIN_NAME);
     if let (Err(why), Err(_)) = (&soname, &plain) {
@@ -226,9 +226,9 @@ fn by_name(environment: &Environment) -> Vec<Finding> {
     {
         let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
         // A link beside a preloaded library would not help, because it is not on the loader's path.
-        let entries = preloaded_entries(environment);
-        let advice = match entries.iter().find(|entry| search::real(Path::new(entry)) == search::real(&soname.file)) {
-            Some(entry) => without(entry, &entries),
+        let mut preloads = search::preloads().into_iter();
+        let advice = match preloads.find(|preload| search::real(&preload.file) == search::real(&soname.file)) {
+            Some(preload) => without(&preload),
             None => add_link(PLAIN_NAME, &soname.file),
         };
         findings.push(Finding::warning("names", value, advice));
@@ -263,40 +263,62 @@ fn find_in(file: &Path) -> Advice {
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
-/// Returns warnings about preloaded files that do not exist, or whose gdr_open comes before that of libgdrapi.
-pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
+/// Returns warnings about preloaded files that do not open, or that come before a better libgdrapi.
+pub(super) fn preloaded() -> Vec<Finding> {
     let mut findings = Vec::new();
-    let entries = preloaded_entries(environment);
-    for &entry in &entries {
-        if !entry.contains('/') || entry.contains('$') {
+    for preload in search::preloads() {
+        let file = &preload.file;
+        let shown = file.display();
+        let path = file.to_string_lossy();
+        if !path.contains('/') || path.contains('$') {
             continue;
         }
-        let file = Path::new(entry);
-        let why = match file.exists() {
-            false => "which is not there",
-            true if search::of_preloaded(file.into()).is_some() => continue,
-            true if search::contains(file, search::MARK_OF_ALL) => "whose gdr_open comes before libgdrapi's",
-            true => continue,
+        let library = search::of_preloaded(file.clone());
+        let why = match unread(file) {
+            Some(errno) => format!("which does not open ({})", errno.desc()),
+            None if library.as_ref().is_some_and(|library| hides_newer(library)) => {
+                "which is older than libgdrapi's other file".into()
+            }
+            None if library.is_none() && search::contains(file, search::MARK_OF_ALL) => {
+                "whose gdr_open comes before libgdrapi's".into()
+            }
+            None => continue,
         };
-        findings.push(Finding::warning(
-            "environment",
-            format!("LD_PRELOAD has {entry}, {why}"),
-            without(entry, &entries),
-        ));
+        let place = if preload.line.is_some() { search::PRELOADED_FILE } else { search::PRELOADED };
+        findings.push(Finding::warning("environment", format!("{place} has {shown}, {why}"), without(&preload)));
     }
     findings
 }
 
-fn preloaded_entries(environment: &Environment) -> Vec<&str> {
-    let Some(list) = environment.get(search::PRELOADED) else { return Vec::new() };
-    list.split([':', ' ']).filter(|entry| !entry.is_empty()).collect()
+/// Returns whether programs would find a newer library if this one were not preloaded.
+fn hides_newer(preloaded: &Path) -> bool {
+    let Ok(preloaded) = load(preloaded) else { return false };
+    let mut others = search::candidates();
+    others.retain(|other| ![search::PRELOADED, search::PRELOADED_FILE, search::BESIDE].contains(&other.place));
+    others.iter().any(|other| load(&other.file).is_ok_and(|other| other.release() > preloaded.release()))
 }
 
-/// Returns the advice to preload all of these entries except this one.
-fn without(entry: &str, entries: &[&str]) -> Advice {
-    let mut others = entries.to_vec();
-    others.retain(|&other| other != entry);
-    Remedy::LibraryPreload.with("file", entry).with("rest", others.join(":"))
+/// Returns the advice to not preload a library, if it is preloaded, and hides a newer one.
+pub(super) fn not_preloaded(library: &Path) -> Option<Advice> {
+    for preload in search::preloads() {
+        let loaded = search::of_preloaded(preload.file.clone());
+        if loaded.is_some_and(|loaded| search::real(&loaded) == search::real(library)) && hides_newer(library) {
+            return Some(without(&preload));
+        }
+    }
+    None
+}
+
+/// Returns the advice to preload all files except this one.
+fn without(preload: &Preload) -> Advice {
+    let shown = preload.file.display();
+    if let Some(line) = preload.line {
+        return Remedy::LibraryPreloadFile.with("file", shown).with("line", line);
+    }
+    let mut rest = search::preloads();
+    rest.retain(|other| other.line.is_none() && other.file != preload.file);
+    let rest: Vec<_> = rest.iter().map(|other| other.file.to_string_lossy()).collect();
+    Remedy::LibraryPreload.with("file", shown).with("rest", rest.join(":"))
 }
 
 /// Rates a variable that begins with GDRCOPY_. The library may not have such a variable.

@@ -124,7 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let version = if backends.gdrdrv && !backends.dmabuf_forced { module.version() } else { None };
         let (library, mut findings) = engine.needs(version);
         findings.extend(settings.findings(Some(engine.id)));
-        findings.extend(libraries::preloaded(&settings.environment));
+        findings.extend(libraries::preloaded());
         report.add(engine.name, findings)?;
         library.map(|library| library.file)
     } else {

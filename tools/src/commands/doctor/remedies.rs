@@ -140,6 +140,8 @@ remedies! {
     LibraryCpu "{file} is for another CPU: install the libgdrapi for {arch}, then run ldconfig" "ldconfig";
     LibraryReadable "make {file} readable for this user, or install the library elsewhere" "chmod a+rX {file}";
     LibraryPreload "remove {file} from LD_PRELOAD" "export LD_PRELOAD={rest}";
+    LibraryPreloadFile "remove {file} from line {line} of /etc/ld.so.preload, which has it loaded into every program"
+        "sed -i {line}s,{file},, /etc/ld.so.preload";
     LibraryName "name a libgdrapi file for this CPU";
     LibraryUpdate "update libgdrapi to {oldest} or later";
     LibraryOld "have programs load libgdrapi {oldest}, as {version} does not work without gdrdrv; or load that" "modprobe gdrdrv";

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::driver;
 use super::environment::{Backends, more_files};
-use super::libraries::{faulty, unusable};
+use super::libraries::{faulty, not_preloaded, unusable};
 use super::probe::{self, Answer, Failure, Kind};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, Report};
@@ -95,6 +95,11 @@ impl SelfTest<'_> {
         };
         let file = library.file.display();
         let or_others = if self.others { Cause::Others } else { Cause::Itself };
+        if failure.in_library
+            && let Some(advice) = not_preloaded(&library.file)
+        {
+            return (advice, or_others);
+        }
         match (&failure.kind, failure.in_library) {
             (Kind::Hung, false) => return (Remedy::GpuHung.into(), Cause::Itself),
             // The module may hang, or another problem of the report may be the cause.
