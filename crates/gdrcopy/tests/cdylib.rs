@@ -1,5 +1,4 @@
-//! A shared library that depends on this crate exports no symbol of the C library `libgdrapi`, and does not need
-//! it.
+//! A shared library that depends on this crate exports no symbol of the C library `libgdrapi`, and does not need it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

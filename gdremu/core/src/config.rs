@@ -134,8 +134,7 @@ pub struct GpuConfig {
     /// Bytes of each GPU that can be pinned at a time, with suffix K, M, G or T; a list as in --rdma
     #[arg(long, value_name = "LIST", default_value = "128G", value_parser = |text: &str| PerGpu::read(text, bytes))]
     pub bar1_size: PerGpu<u64>,
-    /// GPU memory as dma-bufs, which is auto (by CUDA version), no, export (but not mmap), or mmap; a list as in
-    /// --rdma
+    /// GPU memory as dma-bufs, which is auto (by CUDA version), no, export (but not mmap), or mmap; a list as in --rdma
     #[arg(long, value_name = "LIST", default_value = "auto", value_parser = PerGpu::<Dmabuf>::read_choices)]
     pub dmabuf: PerGpu<Dmabuf>,
 }

@@ -1,5 +1,4 @@
-//! Calls that fail or return wrong results on purpose, as in
-//! `PIN_BUFFER_V2:ENOMEM@3,GET_INFO_V2:MAPPING_TYPE=4@1`.
+//! Calls that fail or return wrong results on purpose, as in `PIN_BUFFER_V2:ENOMEM@3,GET_INFO_V2:MAPPING_TYPE=4@1`.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -19,8 +19,7 @@ pub use crate::routines::store_unfenced;
 // CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer stores mean fewer
 // stalls in bursts of small writes (docs/performance.md).
 
-/// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
-/// afterwards.
+/// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores afterwards.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `mapping_type`.

@@ -11,8 +11,7 @@
 //! by_line                stores.rs, loads.rs   cuts copies into aligned pieces, for all routines
 //! ```
 //!
-//! This directory depends on nothing else of the crate, because `tests/cross` builds it for other
-//! CPUs.
+//! This directory depends on nothing else of the crate, because `tests/cross` builds it for other CPUs.
 //!
 //! The rules, whatever the routine:
 //!
@@ -94,9 +93,8 @@ pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
 /// Copies `len` bytes of host memory to a mapping, between the fences of a write.
 ///
 /// # Safety
-/// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
-/// overlap. The routine must suit the mapping's type. The CPU must run it; [`best`], [`find`] and [`supported`] only
-/// return such routines.
+/// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not overlap. The routine must
+/// suit the mapping's type. The CPU must run it; [`best`], [`find`] and [`supported`] only return such routines.
 #[inline(always)]
 pub unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     fence::before_write();

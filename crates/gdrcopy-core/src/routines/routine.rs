@@ -8,8 +8,7 @@ pub(super) const LINE: usize = 64;
 /// Copies `len` bytes from `src` to `dst`.
 ///
 /// # Safety
-/// The contract of [`write()`](super::write) or [`read`](super::read), and the CPU must have the
-/// instructions.
+/// The contract of [`write()`](super::write) or [`read`](super::read), and the CPU must have the instructions.
 pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
 /// Copies a line or a block of fixed size from `src` to `dst`.

@@ -1,8 +1,7 @@
 //! Copies by AVX-512's streaming loads and plain stores of whole lines.
 //!
 //! # Safety
-//! The functions need a CPU with AVX-512 F and BW, and an operating system that saves the ZMM and
-//! mask registers.
+//! The functions need a CPU with AVX-512 F and BW, and an operating system that saves the ZMM and mask registers.
 
 use core::arch::asm;
 use core::arch::x86_64::{
@@ -244,8 +243,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX-512 F and BW, a batch of readable, aligned lines at `src` and the same number of writable
-/// bytes at `dst`.
+/// Needs AVX-512 F and BW, a batch of readable, aligned lines at `src` and the same number of writable bytes at `dst`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_batch(dst: *mut u8, src: *const u8) {
