@@ -85,8 +85,7 @@ fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
     Handle::find(handle)
 }
 
-/// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that
-/// the caller can try again.
+/// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid for another try.
 pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     let buffer = find_buffer(g, handle)?;
     let slot = buffer.slot;

@@ -228,8 +228,7 @@ extern "C" fn reject_copy_from(handle: gdr_mh_t, _h_ptr: *mut c_void, map_d_ptr:
     reject_copy("gdr_copy_from_mapping", handle, map_d_ptr, size)
 }
 
-/// Returns the errno of a copy whose handle is not mapped, or with a NULL pointer. Returns 0 if the handle is mapped
-/// and `size` is 0.
+/// Returns the errno of a copy with an unmapped handle or a NULL pointer; 0 if the handle is mapped and `size` is 0.
 fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usize) -> c_int {
     let handle = handle.h as usize;
     guard(name, || match handles::mapping_type(handle) {

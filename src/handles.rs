@@ -1,8 +1,7 @@
 //! The handles of the C API: addresses of slots, in memory that stays readable.
 //!
 //! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple of the slot
-//! size, and the state of its slot is live. The check takes no lock, searches no table, and reads only our memory
-//! (`slots`).
+//! size, and its slot is live. The check takes no lock, searches no table, and reads only our memory (`slots`).
 //!
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
 //! stored with its handle. Each call compares that handle with the caller's. So the call detects a stale handle, and a
@@ -115,14 +114,12 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns this process's table for a call that has found a live handle. Fails only in a child that was forked off
-    /// after that.
+    /// Returns this process's table for a call that has found a live handle. Fails only in a child forked after that.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
 
-    /// Gives the object a handle, and returns the handle's slot. If the object is a pin, adds it to the list of its
-    /// `gdr_t`.
+    /// Gives the object a handle, and returns the handle's slot. Adds a pin to the list of its `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
@@ -274,8 +271,7 @@ pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     }
 }
 
-/// Returns the slot at this address in the handle memory of a parent process, and all slots there. A forked child has a
-/// copy of that memory.
+/// Returns the slot at this address in a forked child's copy of the parent's handle memory, and all slots there.
 fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     let latest = TABLE.look()?;
     let table = latest.value;

@@ -5,8 +5,7 @@ use std::mem::MaybeUninit;
 
 /// Logs the version and the path of the library, because several libgdrapi may be installed.
 pub(crate) fn log() {
-    // The crate gdrapi-sys is built from these sources too. In its version, as in 0.1.0+2.6.0, the library's version
-    // follows the plus sign.
+    // The crate gdrapi-sys, built from these sources too, has the library's version after the plus sign: 0.1.0+2.6.0.
     let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");
     log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }
@@ -14,8 +13,7 @@ pub(crate) fn log() {
 fn path() -> String {
     let address: *const c_void = (path as fn() -> String as *const ()).cast();
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr accepts any address. The name stays NULL, or is a C string that lives as long as the library is
-    // loaded.
+    // SAFETY: dladdr accepts any address. The name stays NULL, or is a C string that lives while the library is loaded.
     unsafe {
         libc::dladdr(address, info.as_mut_ptr());
         let name = info.assume_init_ref().dli_fname;

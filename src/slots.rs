@@ -175,8 +175,7 @@ impl Slot {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale if it is in this state, and returns whether it was. If several threads call this, only
-    /// one of them gets true.
+    /// Makes the handle stale if it is in this state, and returns whether it was: true for only one of several threads.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

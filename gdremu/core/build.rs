@@ -11,8 +11,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     link(&out, "libcuda.so.1", &[]);
     for name in ["libcudart.so.12", "libcudart.so.13"] {
-        // Programs refer to the runtime's symbols with the library's name as their version, such as
-        // `cudaMalloc@libcudart.so.12`.
+        // In programs, the version of the runtime's symbols is the library's name: `cudaMalloc@libcudart.so.12`.
         let versions = out.join(format!("{name}.map"));
         fs::write(&versions, format!("{name} {{ }};\n")).expect("OUT_DIR can be written");
         let script = format!("-Wl,--version-script={}", versions.display());

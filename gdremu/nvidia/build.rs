@@ -2,9 +2,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Binds calls between the library's own functions when it is linked. Tools such as UCX overwrite the function
-    // addresses that the dynamic loader has stored in each object, and must not change what our dlsym and
-    // cuGetProcAddress return.
+    // Binds calls between the library's functions at link time. Tools such as UCX overwrite the function addresses that
+    // the dynamic loader stores in each object, and must not change what our dlsym and cuGetProcAddress return.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgdremu_nvidia.so");
 }

@@ -55,8 +55,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     }
 }
 
-/// Ends gdremu by the signal that ended the program, so that the caller sees the same status as
-/// without gdremu. Only the program dumps a core.
+/// Ends gdremu by the signal that ended the program, to return the program's status. Only the program dumps a core.
 pub(crate) fn die_by(signal: i32) -> ExitCode {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: this process has no handler, and is about to end.

@@ -1,5 +1,4 @@
-//! Emulated files below /proc and /sys (the GPUs' PCI devices, gdrdrv's files, the holders of nv-p2p-dummy,
-//! and the files of `--file`).
+//! Emulated files below /proc and /sys: GPUs' PCI devices, files of gdrdrv and `--file`, and holders of nv-p2p-dummy.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::{PermissionsExt, symlink};

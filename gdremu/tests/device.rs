@@ -119,8 +119,7 @@ fn static_programs_are_reported_and_end_where_they_load_libcuda() {
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
 }
 
-/// Allocators start only if hooks do not call an allocator's functions, because an allocator calls hooks while it
-/// starts.
+/// Allocators start only if hooks call no allocator functions, because an allocator calls hooks while it starts.
 #[test]
 fn allocators_start_under_gdremu() {
     for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"] {

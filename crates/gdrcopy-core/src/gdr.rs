@@ -40,8 +40,7 @@ impl RawGdr {
         self.backend.attribute(attribute)
     }
 
-    /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do. Only drivers before 2.5
-    /// look at the tokens.
+    /// Pins `len` bytes at device address `address`, with any alignment. Only drivers before 2.5 look at the tokens.
     ///
     /// # Safety
     /// The contract of `gdrcopy::Gdr::pin`.

@@ -36,8 +36,7 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` cannot return an error. It gets the memory that `require_bytes` has just freed, unless another thread
-    // takes that first.
+    // `Arc::new` returns no error. It gets the memory that `require_bytes` just freed, unless another thread takes it.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

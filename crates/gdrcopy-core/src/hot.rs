@@ -34,8 +34,7 @@ pub(crate) static HOT: Hot = Hot {
 };
 
 impl Hot {
-    /// Returns the routine for mappings of this type, which this CPU supports. Routines are constants, so the load of
-    /// the pointer needs no ordering.
+    /// Returns this CPU's routine for mappings of this type. Routines are constants, so the load needs no ordering.
     #[inline(always)]
     pub(crate) fn routine(&self, mapping_type: MappingType) -> &'static Routine {
         // SAFETY: the pointer was made from a `&'static Routine`, in `HOT` or in `set_routine`.

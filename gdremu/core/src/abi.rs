@@ -1,6 +1,5 @@
-//! The commands of gdrdrv, with their numbers and the layout of their arguments.
-//!
-//! The library under test has its own declaration of the same commands. A mistake in one of the two makes tests fail.
+//! The commands of gdrdrv, with their numbers and the layout of their arguments. The library under test has its own
+//! declaration of the same commands. A mistake in one of the two makes tests fail.
 #![forbid(unsafe_code)]
 
 use crate::errno::Errno;
@@ -14,8 +13,7 @@ const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }
 
-/// The size field of most commands. gdrdrv's header declares them with a pointer to their argument, not with the
-/// argument.
+/// The size field of most commands, because gdrdrv's header declares them with a pointer to the argument.
 const POINTER: u32 = 8;
 
 pub fn is_gdrdrv(number: u32) -> bool {

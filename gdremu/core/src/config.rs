@@ -233,8 +233,7 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// The process exits with this status. If the process is a child of a program that succeeds, gdremu exits with it
-    /// too.
+    /// The process exits with this status, and so does gdremu if the process is a child of a program that succeeds.
     Exit(u8),
     Warn,
 }

@@ -23,8 +23,7 @@ struct Fault {
     calls: RangeInclusive<u64>,
 }
 
-/// The faults to inject, as the help of `--fault` describes them, and the number of calls of each name so far. Names
-/// are compared without regard to case.
+/// The faults to inject (see the help of `--fault`), and the number of calls so far of each name, whatever its case.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,

@@ -1,9 +1,7 @@
-//! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that other processes than the exporter can
-//! map it.
+//! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that not only the exporter can map it.
 //!
-//! A process that exports a dma-buf sends the launcher the file with its memory. A process that has received the
-//! descriptor of a dma-buf asks the launcher for that file. The launcher holds the file as long as the dma-buf is open
-//! or mapped, even if the exporter has ended.
+//! The exporter of a dma-buf sends the launcher the file with its memory. Receivers of the descriptor ask the launcher
+//! for that file. The launcher holds it while the dma-buf is open or mapped, even if the exporter has ended.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;

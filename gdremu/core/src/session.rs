@@ -32,8 +32,7 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// True for an exported dma-buf. Its lock is shared, because descriptors opened through /proc/PID/fd hold a lock
-    /// too.
+    /// True for an exported dma-buf. Its lock is shared: descriptors opened through /proc/PID/fd hold a lock too.
     is_export: bool,
 }
 
@@ -59,8 +58,7 @@ impl Session {
         self.directory.join("exports")
     }
 
-    /// Splits `path`, the path of an exported dma-buf's record, into the session and the record's name. The session may
-    /// be that of another gdremu.
+    /// Splits the path of an exported dma-buf's record into the session, which may be another gdremu's, and the name.
     pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
         let exports = path.parent()?;
         let directory = exports.parent()?;
@@ -103,8 +101,7 @@ impl Session {
         for (name, empty) in CUDA_RUNTIMES {
             fs::write(self.libraries().join(name), empty)?;
         }
-        // Some programs load the CUDA runtime by this name without a version. All versions have the same functions
-        // here.
+        // Some programs load the CUDA runtime by this unversioned name. All versions have the same functions here.
         symlink("libcudart.so.13", self.libraries().join("libcudart.so"))
     }
 
@@ -169,8 +166,7 @@ impl Record {
         match File::open(&self.path) {
             Ok(file) if self.is_export => file.try_lock().is_err(),
             Ok(file) => file.try_lock_shared().is_err(),
-            // The process may have no descriptor left. Then the record counts as open, so that a pin does not lose its
-            // memory.
+            // The process may have no descriptor left. Then the record counts as open, so that a pin keeps its memory.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
@@ -184,8 +180,7 @@ impl Record {
     }
 
     pub fn set_pins(&self, pins: u64) {
-        // The size is set by path, because the program may have no descriptor left. If the record is gone, nothing
-        // reads the size.
+        // The program may have no descriptor left, so the path is used. If the record is gone, nothing reads the size.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 

@@ -56,8 +56,7 @@ macro_rules! results {
     };
 }
 
-/// The names of a result in the driver API and in the runtime API, and its description. A name is empty if that API
-/// does not have the result.
+/// A result's names in the driver and runtime API, and its description. A name is empty if that API lacks the result.
 pub(crate) struct Text {
     pub(crate) value: i32,
     pub(crate) name: &'static CStr,

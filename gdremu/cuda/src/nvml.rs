@@ -83,8 +83,7 @@ fn pci_info(gpu: usize) -> PciInfo {
     }
 }
 
-/// The versions and sizes of nvmlGpuFabricInfoV_t. Its other fields are 0: NVML_SUCCESS, no clique, no fabric, unknown
-/// health.
+/// Versions and sizes of nvmlGpuFabricInfoV_t. Other fields are 0: NVML_SUCCESS, no clique, no fabric, unknown health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
 /// nvmlFieldValue_t: the requested field and its time, the type of the value, a status, and the value.

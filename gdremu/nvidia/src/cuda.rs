@@ -1,5 +1,4 @@
-//! Calls NVIDIA's libcuda: to find the allocation at an address, to make and export memory, and for the work of the
-//! functions that this library replaces.
+//! Calls NVIDIA's libcuda to find the allocation at an address, to make and export memory, and in replaced functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -112,8 +111,7 @@ impl Failure {
 
 impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
-        // CUDA refuses an address if the program passed a wrong one, which is no error of gdremu. All other errors are
-        // printed.
+        // An address that CUDA refuses is the program's mistake, not gdremu's. All other errors are printed.
         if failure.step != NOT_GPU_MEMORY {
             eprintln!("{failure}");
         }
@@ -150,11 +148,9 @@ pub(crate) struct Allocation {
 }
 
 impl Cuda {
-    /// Returns libcuda, which the first call loads and nothing unloads. If libcuda cannot be loaded, prints a message
-    /// and returns `None`.
+    /// Returns libcuda, which the first call loads for good. If loading fails, prints a message and returns `None`.
     ///
-    /// Looks up the functions by `dlsym`. Where `dlsym` is replaced by ours, callers hold the lock, because then ours
-    /// returns the real functions.
+    /// Looks up functions by `dlsym`. If that is ours, callers hold the lock, so that ours returns the real functions.
     pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()
@@ -163,8 +159,7 @@ impl Cuda {
     fn load() -> Option<Cuda> {
         // SAFETY: libc has a function of this name and type, and loading libcuda has no preconditions.
         let library = unsafe {
-            // Tools such as UCX replace dlopen in the function addresses of every object. Their dlopen would run under
-            // the caller's lock, so dlsym finds libc's.
+            // dlsym finds libc's dlopen, because the dlopen of tools such as UCX would run under the caller's lock.
             let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
             let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
             dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)

@@ -1,7 +1,6 @@
 //! A dlsym that returns the replacements of libcuda's functions.
 //!
-//! dlvsym is not replaced. The symbols of libcuda have no versions, so programs do not look them up by dlvsym. This
-//! module finds the real dlsym by it.
+//! dlvsym is not replaced: libcuda's symbols have no versions to look up by it. This module finds the real dlsym by it.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
@@ -15,8 +14,7 @@ type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 /// The real dlsym. NULL until [`ours`] runs for the first time.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns a replacement, or jumps to the real dlsym with the program's return address. The meaning of RTLD_NEXT and
-/// RTLD_DEFAULT depends on this address.
+/// Returns a replacement, or jumps to the real dlsym, because RTLD_NEXT and RTLD_DEFAULT depend on the return address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {

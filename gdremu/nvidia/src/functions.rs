@@ -33,8 +33,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     call("cuMemAlloc", |cuda| {
         if !address.is_null() && size > 0 {
             let gpu = cuda.current_gpu()?;
-            // If libcuda itself calls this function while gdremu holds the lock, `enter` returns `None`, and the real
-            // one runs.
+            // If libcuda calls this function under gdremu's lock, `enter` returns `None`, and the real one runs.
             if let Some(mut process) = state::enter() {
                 let va = gpus(&mut process).alloc(cuda, gpu, size as u64)?;
                 // SAFETY: the argument is the program's, which must be valid for CUDA.

@@ -92,8 +92,7 @@ impl NvidiaProvider {
         Ok(Table { va, len, persistent, memory: client.import(&exported)?, offset })
     }
 
-    /// Opens the GPU as soon as the program has any memory on it. Descriptors that are opened only at its first pin
-    /// would look like leaks of the program.
+    /// Opens the GPU once the program has memory on it. Descriptors opened at its first pin would look leaked.
     pub(crate) fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()

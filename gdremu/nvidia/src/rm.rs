@@ -1,8 +1,7 @@
 //! The GPU driver's resource manager, as far as it is needed to map exported GPU memory through BAR1. Its commands are
 //! ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
 //!
-//! The vendor documents none of this and may change it from one driver branch to the next. So every status is
-//! checked and every error names the step.
+//! NVIDIA documents none of this and may change it in any driver. So each status is checked, and errors name the step.
 
 use std::fs::{File, OpenOptions};
 use std::mem::size_of;
@@ -36,8 +35,7 @@ const IMPORT: u32 = 0x3d0c;
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
-/// Declares the arguments of ioctl commands by the command's number and the argument's size. Their `call` makes the
-/// ioctl.
+/// Declares the arguments of ioctl commands by command number and argument size. Their `call` makes the ioctl.
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ };)*) => {$(
         $(#[$doc])*

@@ -51,8 +51,7 @@ impl Calls {
             "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
              \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
         );
-        // The file is opened for each line, so that the program never sees the descriptor. A trace that cannot be
-        // written must not stop the program.
+        // Each line opens the file, to hide the descriptor from the program. A failed write must not stop the program.
         if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
             let _ = file.write_all(line.as_bytes());
         }

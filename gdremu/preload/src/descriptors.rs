@@ -1,7 +1,5 @@
-//! The descriptors of devices and of exported GPU memory that this process has made.
-//!
-//! Each is a descriptor of a locked record in the session directory (see [`gdremu_core::session`]), so Linux tracks its
-//! uses in all processes.
+//! The descriptors of devices and of exported GPU memory that this process has made. Each is a descriptor of a locked
+//! record of the session ([`gdremu_core::session`]), so Linux tracks all its uses.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -25,8 +23,7 @@ pub(crate) enum Kind {
     Device,
     /// A device that another process opened.
     Foreign,
-    /// A dma-buf that this process exported. Its memory lives as long as a copy of the descriptor is open, or the
-    /// dma-buf is mapped.
+    /// A dma-buf that this process exported. Its memory lives while the dma-buf is mapped or has an open descriptor.
     Export(PageTableId),
     /// A dma-buf that another process exported, or this one before it executed another program.
     Received,
@@ -36,8 +33,7 @@ pub(crate) enum Kind {
 struct Made {
     kind: Kind,
     record: Record,
-    /// The address of a page of the record that is mapped as long as the device is. It keeps the file open, as a
-    /// mapping of a real device would.
+    /// The address of a page of the record, mapped while the device is. It keeps the file open, like a real mapping.
     anchor: Option<usize>,
     /// True if the parent process made the descriptor. Then the parent also releases it.
     inherited: bool,
@@ -45,8 +41,7 @@ struct Made {
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// This is not a HashMap, because glibc 2.41 maps memory to make a HashMap's random keys, and some programs limit
-    /// their locked memory.
+    /// This is not a HashMap: glibc 2.41 maps memory for its random keys, and some programs limit their locked memory.
     made: BTreeMap<Identity, Made>,
 }
 
@@ -105,8 +100,7 @@ impl Descriptors {
         }
     }
 
-    /// Makes a descriptor keep its dma-buf alive. A descriptor that was opened through /proc/PID/fd has no lock by
-    /// itself.
+    /// Makes a descriptor keep its dma-buf alive. A descriptor opened through /proc/PID/fd has no lock by itself.
     pub(crate) fn hold(&self, fd: c_int) {
         if let Some((_, Kind::Export(_) | Kind::Received)) = self.find(fd) {
             // SAFETY: the call accesses no memory.
@@ -151,8 +145,7 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Removes a device or dma-buf that is not mapped any more, unless a process has it open. Received dma-bufs are
-    /// always removed.
+    /// Removes an unmapped device or dma-buf, unless a process has it open. Received dma-bufs are always removed.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {

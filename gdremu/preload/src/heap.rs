@@ -1,5 +1,4 @@
-//! The memory of gdremu itself. Hooks must not call the program's malloc, because an allocator calls hooks while it
-//! starts, and while it holds its locks.
+//! gdremu's own memory. Hooks must not call the program's malloc, which calls hooks while it starts or holds its locks.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -15,8 +14,7 @@ struct Heap(Mutex<Dlmalloc<Pages>>);
 #[global_allocator]
 static HEAP: Heap = Heap(Mutex::new(reserved()));
 
-/// Returns a heap that takes address space in large pieces. So programs that limit or measure their memory rarely see a
-/// change.
+/// Returns a heap that takes address space in large pieces, so programs that limit or measure it rarely see a change.
 const fn reserved() -> Dlmalloc<Pages> {
     let mut heap = Dlmalloc::new_with_allocator(Pages::new());
     assert!(heap.set_granularity(16 << 20));

@@ -1,8 +1,7 @@
 //! Hints by which hooks skip calls that do not concern the emulation, without a lock.
 #![forbid(unsafe_code)]
 
-/// Descriptors that may be devices or dma-bufs. This is only a hint, because descriptors come and go without the hooks'
-/// knowledge, and only fstat identifies one.
+/// Descriptors that may be devices or dma-bufs. Only fstat identifies them, as they come and go unknown to the hooks.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,4 @@
-//! The part that both preload libraries share. Every program under gdremu loads one of them: `cuda/` for emulated GPUs,
-//! or `nvidia/` for real ones.
+//! The part that both preload libraries share. Programs load `cuda/` for emulated GPUs, or `nvidia/` for real ones.
 //!
 //! ```text
 //! entry_points    the macros that export functions, and those exported for tests

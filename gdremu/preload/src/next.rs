@@ -1,5 +1,4 @@
-//! The table of the hooked functions, and the next definition of each: that of libc, or of a library that the dynamic
-//! loader searches before libc.
+//! The table of hooked functions, and the next definition of each: libc's or that of a library searched before libc.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::marker::PhantomData;
@@ -40,9 +39,8 @@ pub(crate) type Statx = *mut libc::statx;
 /// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
 /// ```
 ///
-/// An entry begins with the names of one function. An argument behind the semicolon is a variable one, which the hook
-/// reads even if the caller has not passed it. The expression is the hook's body, and `next` in it is the next
-/// definition of the called name.
+/// An entry begins with one function's names. An argument behind the semicolon is variable: the hook reads it even if
+/// it was not passed. The expression is the hook's body, and `next` is the called name's next definition.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int

@@ -142,11 +142,9 @@ impl EmulatedProcess {
         result
     }
 
-    /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over the reference.
-    /// If this fails, the reference is released.
+    /// Makes a descriptor of GPU memory that takes over the caller's reference. On failure, releases the reference.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // A search for closed descriptors makes a system call for each descriptor, so the limit for the next search
-        // doubles.
+        // A search for closed descriptors makes a system call per descriptor, so the next search's limit doubles.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();
@@ -159,8 +157,7 @@ impl EmulatedProcess {
         exported
     }
 
-    /// Runs a call that unmaps a range of addresses or maps other memory there. Updates the mappings that were in the
-    /// range.
+    /// Runs a call that unmaps an address range or maps other memory there. Updates the mappings that were there.
     pub(crate) fn take_away(
         &mut self,
         name: &'static str,

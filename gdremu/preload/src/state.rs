@@ -1,7 +1,5 @@
-//! The state of this process behind one lock.
-//!
-//! The state is made on first use, so that a hook called before any constructor finds it. While a thread holds the
-//! lock, its own libc calls pass through the hooks untouched.
+//! The state of this process behind one lock. The state is made on first use, so that a hook called before any
+//! constructor finds it. While a thread holds the lock, its own libc calls pass through the hooks untouched.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;

@@ -7,8 +7,7 @@ use super::tokens::{Result, Tokens};
 
 #[derive(Clone, Copy)]
 pub(super) enum Name<'a> {
-    /// A register of this type. With a count, the declaration makes several registers, such as `%r0` to `%r9`, and this
-    /// is the first.
+    /// A register of this type. With a count, this is the first of several registers, such as `%r0` to `%r9`.
     Register(Type, Register, Option<usize>),
     /// The offset of a parameter in the memory of parameters.
     Parameter(usize),

@@ -299,8 +299,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
-    /// Parses `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`. Makes an
-    /// instruction per element.
+    /// Parses `mov.u32 a, value`, `mov.b64 a, {low, high}` or `mov.b64 {low, high}, a`: one instruction per element.
     fn mov(&mut self, of: Type) -> Result {
         let to_part = self.part(of)?;
         let to = self.elements(|entry| entry.target(to_part))?;

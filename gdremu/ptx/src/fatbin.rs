@@ -1,6 +1,5 @@
-//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries. Each entry has its own header,
-//! and is PTX text or machine code for one kind of GPU, compressed or not. All lengths are checked, because programs
-//! set them.
+//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries, each with its own header: PTX
+//! text or machine code for one kind of GPU, compressed or not. All lengths are checked, because programs set them.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -110,8 +109,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the PTX text for the highest compute capability that the GPU has. `capability` is the compute capability of
-/// the GPU, times 10.
+/// Returns the PTX text for the highest compute capability that the GPU has. `capability` is the GPU's, times 10.
 pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
     let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;

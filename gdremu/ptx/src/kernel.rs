@@ -221,8 +221,7 @@ pub(super) enum Space {
     Parameters,
 }
 
-/// The generic address of a block's shared memory. No address of a GPU or CPU has the bit of any of these three
-/// windows.
+/// The generic address of a block's shared memory. No GPU or CPU address has the bit of any of these windows.
 pub(super) const SHARED_WINDOW: u64 = 1 << 60;
 /// The generic address of a thread's local memory.
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;

@@ -14,8 +14,7 @@
 //! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is not
 //! supported. The other GPU kernels of its module run. Every memory scope is treated as `.sys`, the whole system.
 //!
-//! All threads of all resident blocks take turns, so a thread that waits for another thread, or for the CPU, does not
-//! stop the others.
+//! All threads of resident blocks take turns, so one that waits for another or for the CPU does not stop the rest.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 

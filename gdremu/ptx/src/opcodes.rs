@@ -162,8 +162,7 @@ pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire r
 
 const LANES: u64 = u32::MAX as u64;
 
-/// The special registers of PTX. `%envreg1` and `%envreg2` are the halves of the address of the memory for
-/// `grid.sync()`.
+/// PTX's special registers. `%envreg1` and `%envreg2` are the halves of the address of `grid.sync()`'s memory.
 #[rustfmt::skip] // Keeps one row per line of text.
 pub(super) const SPECIALS: &[(&str, Special)] = &[
     ("%tid.x", |id| id.thread[0]),

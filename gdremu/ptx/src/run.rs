@@ -52,8 +52,7 @@ pub struct Stopped {
     pub block: u64,
 }
 
-/// Runs a launch until it ends, `stop` is set, or a thread cannot continue. Calls `after_turns` each time that all
-/// threads of the resident blocks have had a turn.
+/// Runs a launch until it ends, `stop` is set, or a thread cannot go on. Calls `after_turns` after each round of turns.
 pub fn run<M: GlobalMemory>(
     launch: &Launch,
     memory: &mut M,
@@ -90,8 +89,7 @@ fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
 
 struct GridMemory<'a, M> {
     global: &'a mut M,
-    /// The memory for `grid.sync()`. No code reads its first word, a size. In its second word, blocks count their
-    /// arrivals.
+    /// The memory for `grid.sync()`: a size that no code reads, and a word in which blocks count their arrivals.
     barrier: [u8; 8],
 }
 
@@ -148,8 +146,7 @@ impl Block {
         Ok(())
     }
 
-    /// Releases threads in the warp of thread `index` from their warp barriers. A thread is released if no running lane
-    /// is in the mask of its barrier.
+    /// Releases threads in thread `index`'s warp from their warp barriers if no running lane is in the barrier's mask.
     fn release_warp(&mut self, index: usize) {
         let start = index - index % WARP as usize;
         let end = self.threads.len().min(start + WARP as usize);

@@ -87,8 +87,7 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes all other tokens of the line that the last taken token is in. Directives without a `;` end with their
-    /// line.
+    /// Takes the rest of the line that the last taken token is in. Directives without a `;` end with their line.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
         while let Some((_, next)) = self.tokens.get(self.taken)

@@ -51,8 +51,7 @@ pub(crate) fn kit() -> &'static Path {
     })
 }
 
-/// Compiles `tests/{source}.c`, with more compiler arguments, and returns the program. `name` distinguishes builds of
-/// one source, since each is compiled once.
+/// Compiles `tests/{source}.c` once per `name`, with more compiler arguments, and returns the program.
 pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl IntoIterator<Item = A>) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let gdremu = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,8 +1,7 @@
 //! The backend over the kernel module gdrdrv, versions 2.0 to 2.6 and later versions that stay compatible.
 //!
-//! Each open connection caches the driver's version and attributes. If pins are persistent
-//! ([`Attribute::UsePersistentMapping`]), descriptions of pins are cached too, because only this library can change
-//! them.
+//! A connection caches the driver's version and attributes. If pins are persistent
+//! ([`Attribute::UsePersistentMapping`]), their descriptions are cached too, because only this library can change them.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -33,8 +32,7 @@ pub struct Gdrdrv {
     /// The device file stays open as long as a pin exists.
     file: DeviceFile,
     version: Version,
-    /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
-    /// [`Attribute::SupportPinFlagForcePcie`].
+    /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and [`Attribute::SupportPinFlagForcePcie`].
     attributes: [OnceBool; 2],
     owner: Owner,
     force_pcie_compat: bool,
@@ -162,8 +160,7 @@ impl Source for Gdrdrv {
     }
 
     fn close(self: Arc<Self>) -> Result<()> {
-        // If this is not the last reference, pins or calls in other threads still use the driver. The last of them
-        // closes it.
+        // If this is not the last reference, the last of the pins and calls in other threads closes the driver.
         match Arc::into_inner(self) {
             Some(gdrdrv) => gdrdrv.file.close(),
             None => Ok(()),

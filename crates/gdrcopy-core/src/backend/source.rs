@@ -38,8 +38,7 @@ pub trait Source: Send + Sync {
     }
 }
 
-// `Debug` is not a supertrait, because libgdrapi would then contain the code that prints each backend, which it never
-// calls.
+// `Debug` is not a supertrait, because libgdrapi would then contain code to print each backend, which it never calls.
 
 impl fmt::Debug for dyn Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,8 +101,7 @@ pub trait SourcePin: Send + Sync {
     /// Maps the first `len` bytes, rounded up to host pages except in host memory, and returns the mapping's type.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins the range, or leaves that to `drop`. After an error, the range is still pinned. After success, drop the
-    /// pin.
+    /// Unpins the range, or leaves that to `drop`. After an error, it is still pinned. After success, drop the pin.
     fn unpin(&self) -> Result<()>;
 }
 

@@ -12,8 +12,7 @@ use crate::hot::HOT;
 use crate::routines;
 use crate::types::MappingType;
 
-/// Records that a mapping of this type is made, by this library or by another one. Returns the flag that asks for a
-/// fence after every copy.
+/// Records a mapping of this type, by this or another library. Returns the flag that asks for a fence after every copy.
 pub fn record(mapping_type: MappingType) -> &'static AtomicBool {
     /// A bit for each type.
     static MAPPED: AtomicU8 = AtomicU8::new(0);

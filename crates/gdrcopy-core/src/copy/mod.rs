@@ -1,5 +1,4 @@
-//! Decides how a copy is made: as one word or by the routine for the mapping's type, and with which final fence.
-//! `routines` then moves the bytes.
+//! Decides how `routines` makes a copy: as one word or by the mapping type's routine, and with which final fence.
 
 pub mod mixed;
 
@@ -60,8 +59,7 @@ unsafe fn write_small(mapping_type: MappingType, dst: *mut u8, src: *const u8, l
     unsafe { to_mapping(mapping_type, dst, src, len) }
 }
 
-/// Copies `len` bytes from a mapping. The bytes are no older than the call, and no older than the bytes that earlier
-/// calls of this thread have copied.
+/// Copies `len` bytes from a mapping, no older than the call or the bytes that earlier calls of this thread copied.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `mapping_type`.

@@ -26,8 +26,7 @@ pub(super) trait Instructions {
     const WRITE: CopyFn;
     /// Makes one of many writes, if it is not a word.
     const WRITE_ONE: CopyFn = Self::WRITE;
-    /// Does as `WRITE_ONE`, for 1 to 64 bytes. In a loop over writes of one size, the values that depend on the size
-    /// are computed only once.
+    /// Does as `WRITE_ONE`, for 1 to 64 bytes. A loop over writes of one size computes size-dependent values once.
     const WRITE_PART: CopyFn = Self::WRITE;
     /// The routine's copy function from device memory.
     const READ: CopyFn;

@@ -1,8 +1,7 @@
 //! Cuts the reads of all copy routines into loads from device memory.
 //!
 //! Each load is an aligned block that has bytes of the range, and stays inside the cache lines that the range touches.
-//! The partial lines at both ends are loaded to lines on the stack. The wanted bytes are copied out of the stack only
-//! after all loads of the read.
+//! The partial lines at both ends are loaded to the stack, and their wanted bytes copied out only after all loads.
 
 use core::mem::MaybeUninit;
 use core::ptr;

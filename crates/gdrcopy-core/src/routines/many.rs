@@ -12,9 +12,8 @@
 //! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
 //!
 //! All copies are checked before the first one is made. Items that are all lines, words or aligned 16 bytes take the
-//! same few instructions each, and are loaded one after the other. All other gathers take three passes. The first lists
-//! the blocks of the items. The second loads the blocks, without a branch that depends on an item. The third copies the
-//! wanted bytes out.
+//! same few instructions each, and are loaded in turn. All other gathers take three passes. The first lists the items'
+//! blocks. The second loads them, without a branch that depends on an item. The third copies the wanted bytes out.
 
 use core::mem::MaybeUninit;
 use core::ptr;

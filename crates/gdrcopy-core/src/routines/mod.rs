@@ -135,8 +135,7 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
     value
 }
 
-/// Copies `len` bytes of host memory to a mapping. Callers call [`before_write`] before it and [`after_write`] after
-/// it.
+/// Copies `len` bytes of host memory to a mapping. Callers call [`before_write`] before and [`after_write`] after.
 ///
 /// # Safety
 /// The contract of [`write()`].

@@ -20,8 +20,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { loads::by_line::<8>(dst, src, len, loads::word::<u64>) }
 }
 
-/// The functions of the portable routine. Plain loads of write-combining and device memory do not overlap, so each
-/// takes a round trip.
+/// The portable routine. Plain loads of write-combining and device memory do not overlap, so each takes a round trip.
 pub(super) struct Portable;
 
 impl Instructions for Portable {

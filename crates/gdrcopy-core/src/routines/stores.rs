@@ -139,12 +139,10 @@ struct Rest {
 }
 
 impl Rest {
-    /// Makes stores of smaller words, and then of `W`s, until `dst` is aligned to `boundary`, or the next store would
-    /// be longer than the rest.
+    /// Stores smaller words, then `W`s, until `dst` is aligned to `boundary` or the next store would exceed the rest.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
-        // SAFETY: each step stays inside the rest; the smaller words leave `dst` aligned to `W`,
-        // or a rest shorter than one.
+        // SAFETY: each step stays inside the rest; the smaller words align `dst` to `W`, or leave less than a `W`.
         unsafe {
             self.climb_over::<u8, W>();
             self.climb_over::<u16, W>();

@@ -66,8 +66,7 @@ enum PointerAttribute {
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// CUDA's functions, each looked up at its first use. If one is missing, only calls that need it fail. All
-        /// return a CUresult.
+        /// CUDA's functions, looked up at first use. A missing one fails only its callers. All return a CUresult.
         #[derive(Debug)]
         pub struct Functions {
             library: ManuallyDrop<Library>,

@@ -147,8 +147,7 @@ impl Descriptor {
         if let Some(own) = &mut own {
             own.retain(|&number| number != self.file.number);
         }
-        // EINTR is no reason to try again, because Linux has released the number by then, and another thread may own
-        // it.
+        // EINTR is no reason to retry, because Linux has released the number by then, and another thread may own it.
         nix::unistd::close(self.file.number)
     }
 }

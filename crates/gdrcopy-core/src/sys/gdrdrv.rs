@@ -1,6 +1,5 @@
-//! The kernel module's interface: the ioctls on `/dev/gdrdrv`, and their structs.
-//!
-//! Every call goes through libc's symbols, so that a preloaded library can replace it.
+//! The kernel module's interface: the ioctls on `/dev/gdrdrv`, and their structs. Every call goes through libc's
+//! symbols, so that a preloaded library can replace it.
 
 use std::ffi::CStr;
 use std::mem::{offset_of, size_of};

@@ -119,8 +119,7 @@ pub(crate) fn check(routine: &Routine) {
     }
 }
 
-/// Writes copies by a batch, then reads them by a gather. Returns whether the batch was made, and whether the gather
-/// was.
+/// Writes copies by a batch, then reads them by a gather. Returns whether the batch and whether the gather was made.
 ///
 /// # Safety
 /// Valid copies lie in the mapping that starts at `device`, and `host` has room for each.

@@ -1,7 +1,5 @@
-//! Compares every copy routine that this CPU runs with a byte-wise copy, and with the rules for accesses to device
-//! memory.
-//!
-//! Builds with debug assertions check fewer alignments, unless `GDRCOPY_TEST_ALL` is set.
+//! Compares every copy routine that this CPU runs with a byte-wise copy, and with the rules for device memory. Builds
+//! with debug assertions check fewer alignments, unless `GDRCOPY_TEST_ALL` is set.
 
 use gdrcopy_core::routines;
 

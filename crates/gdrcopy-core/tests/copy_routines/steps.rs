@@ -49,8 +49,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Makes the pages inaccessible again, in case `on_fault` has opened them for the last instruction. Records the next
-/// instruction if it is a fence.
+/// Closes the pages that `on_fault` may have opened for the last instruction. Records the next one if it is a fence.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three bytes
     // are read only if the first ones show that there are more.
@@ -73,8 +72,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a handler. It stays installed, except that handlers of faults uninstall themselves at a fault that no test
-/// has caused.
+/// Installs a handler for good, except that handlers of faults uninstall themselves at a fault that no test has caused.
 pub(crate) fn handle(signal: c_int, handler: Handler) {
     // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
     unsafe {

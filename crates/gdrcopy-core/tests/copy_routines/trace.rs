@@ -51,8 +51,7 @@ struct Trace {
     page: *mut u8,
     /// The page's contents before each access.
     clean: [u8; WINDOW],
-    /// The contents of the page after all stores. The page itself is reset after each access, so that a second store of
-    /// a byte is noticed.
+    /// The page's contents after all stores. The page is reset after each access, so that a repeated store is noticed.
     result: [u8; WINDOW],
     accesses: Vec<Access>,
 }
@@ -191,8 +190,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Checks that each byte is stored once, each word by one store, and that the portable routine's stores are naturally
-/// aligned words.
+/// Checks that each byte is stored once, each word by one store, and that the portable routine stores aligned words.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();

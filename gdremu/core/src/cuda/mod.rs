@@ -3,8 +3,7 @@
 
 pub mod types;
 
-/// Returns the name by which programs call a function and cuGetProcAddress finds it, such as `cuMemAlloc` for the
-/// symbol `cuMemAlloc_v2`.
+/// Returns a function's name for programs and cuGetProcAddress, such as `cuMemAlloc` for the symbol `cuMemAlloc_v2`.
 pub fn name_of(symbol: &str) -> &str {
     match symbol.rsplit_once("_v") {
         Some((name, version)) if version.parse::<u32>().is_ok() => name,

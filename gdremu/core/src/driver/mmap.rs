@@ -63,8 +63,7 @@ impl Driver {
 
         let addr = gpu.map(table, 0, len, request.fixed)?;
         let mapping_type = match pin.requested {
-            // The CPU reaches a pin with FORCE_PCIE over PCIe, not over the coherent link, so it cannot cache the
-            // memory.
+            // With FORCE_PCIE, the CPU reaches a pin over PCIe, not the coherent link, and cannot cache the memory.
             MappingType::None if pin.force_pcie && default_type == MappingType::Caching => MappingType::Wc,
             MappingType::None => default_type,
             requested => requested,
@@ -93,8 +92,7 @@ impl Driver {
         touched
     }
 
-    /// Records that mremap(2) moved a range to another address. The range's pins count as unmapped, although the memory
-    /// is mapped at the new address.
+    /// Records that mremap(2) moved a range. Its pins count as unmapped, although their memory is mapped elsewhere.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
         for (addr, len, shown) in self.vmas.remove(from, len) {
             self.vmas.insert(to + (addr - from), len, shown);
@@ -104,8 +102,7 @@ impl Driver {
 
     /// Reacts to the end of an address range as gdrdrv does, which marks the range's pin as unmapped.
     fn closed(&mut self, shown: Shown) {
-        // This emulates a defect: a munmap after the unpin looks up the pin by handle, and may mark another pin
-        // unmapped.
+        // This emulates a defect: munmap after the unpin finds the pin by handle, and may mark another pin unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
             && let Ok(file) = self.file(shown.file)

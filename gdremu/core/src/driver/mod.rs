@@ -87,8 +87,7 @@ impl Driver {
         self.files.insert(file, File { owner: Caller::now(), access, pins: Pins::new(self.config) });
     }
 
-    /// Ends a pin that is not persistent, because its memory was freed. Takes the pages out of the CPU's address space
-    /// and gives the page table back.
+    /// Ends a non-persistent pin whose memory was freed: unmaps its pages from the CPU and gives the page table back.
     pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
         let mut pins = self.files.values_mut().flat_map(|file| &mut file.pins.list);
         let Some(pin) = pins.find(|pin| pin.table == Some(table)) else {

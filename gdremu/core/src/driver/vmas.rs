@@ -34,8 +34,7 @@ impl Vmas {
         self.overlapping(addr, len).next().is_some()
     }
 
-    /// Removes a range of addresses. Entries keep their parts outside the range. Returns the removed part of each entry
-    /// as address, length and mapped memory.
+    /// Removes a range from all entries. Returns the removed part of each entry as address, length and mapped memory.
     pub(super) fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, usize, Shown)> {
         let hit: Vec<_> = self.overlapping(addr, len).collect();
         let end = addr.saturating_add(len);

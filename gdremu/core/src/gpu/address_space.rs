@@ -242,8 +242,7 @@ impl Memory {
         })
     }
 
-    /// Returns the physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping is
-    /// `allowed` for the GPU whose memory it maps.
+    /// Returns the physical memory of `[va, va + len)` if mappings cover it, all `allowed` for the GPU of their memory.
     pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
         let end = end_of(va, len)?;
         let mut runs = Vec::new();

@@ -50,8 +50,7 @@ pub struct Freed {
 }
 
 impl<Kind: Copy + PartialEq> Buffers<Kind> {
-    /// Places a small buffer in an existing block and returns its address. Returns `None` if the caller must add a
-    /// block for it.
+    /// Places a small buffer in an existing block and returns its address, or `None` if the caller must add a block.
     pub fn take(&mut self, kind: Kind, len: u64, id: u64) -> Option<u64> {
         if len > SMALL {
             return None;

@@ -67,8 +67,7 @@ impl Emugpu {
 
     fn call<T>(&mut self, command: u32, argument: &mut T) -> Result<(), Errno> {
         let device = self.device()?;
-        // SAFETY: `T` is the type from which the command's number was made, and Linux accesses no more than the size of
-        // `T`.
+        // SAFETY: the command's number was made from the type `T`, and Linux accesses no more than the size of `T`.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), command.into(), argument) };
         if result == 0 { Ok(()) } else { Err(Errno::last()) }
     }

@@ -112,8 +112,7 @@ impl HostProvider {
         &self.memory
     }
 
-    /// Changes the allocation metadata, then the memory accordingly. If device addresses run out, adds some and repeats
-    /// `change`.
+    /// Changes the allocation metadata, then the memory. If device addresses run out, adds some and repeats `change`.
     ///
     /// # Errors
     /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing (the GPUs'

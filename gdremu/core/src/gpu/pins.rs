@@ -5,8 +5,7 @@ use super::address_space::{Access, Error, Memory, PageTable, PageTableId};
 use super::physical::{GPU_PAGE, Holder, Object, end_of};
 
 impl Memory {
-    /// Pins `[va, va + len)`, which must be whole GPU pages. The physical memory stays allocated until
-    /// [`Memory::unpin`].
+    /// Pins `[va, va + len)`, whole GPU pages. The physical memory stays allocated until [`Memory::unpin`].
     ///
     /// A page can be pinned if at least part of it is in a live buffer or VMM (virtual memory management) mapping. So a
     /// pin can include adjacent buffers, which share the first or last page of the requested buffer.
@@ -25,14 +24,12 @@ impl Memory {
 
     /// Holds `[va, va + len)`, whole pages of `page` bytes, for a dma-buf, as a persistent pin does. Unlike a pin, the
     /// range needs only one byte in a live buffer or VMM mapping, and the memory need not be GPUDirect capable. On an
-    /// H200, NVIDIA's driver 580 exports all of a block of 2 MiB that holds one buffer of 4 KiB, and all VMM and pool
-    /// memory.
+    /// H200, NVIDIA's driver 580 exports all of a 2 MiB block that holds one 4 KiB buffer, and all VMM and pool memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
 
-    /// Pins a range if each `unit` of it has a byte in a live buffer or VMM mapping, and `can_be` holds for its
-    /// objects.
+    /// Pins a range if each `unit` has a byte in a live buffer or VMM mapping, and `can_be` holds for the objects.
     fn pin_pages(
         &mut self,
         va: u64,
@@ -95,8 +92,7 @@ impl Memory {
         true
     }
 
-    /// Returns the page tables that are not persistent and have lost a page in `[va, va + len)`, which has just been
-    /// freed or unmapped.
+    /// Returns the non-persistent page tables with a page in `[va, va + len)`, which has just been freed or unmapped.
     pub(super) fn revoked(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let mut lost = Vec::new();
         for table in self.pins.values() {

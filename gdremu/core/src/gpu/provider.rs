@@ -6,8 +6,7 @@ use super::address_space::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 
-/// A request to pin `[va, va + len)`. Both numbers are multiples of the GPU page (64 KiB), but with gdrdrv before 2.4.2
-/// `len` can be any number.
+/// A request to pin `[va, va + len)`, whole GPU pages of 64 KiB. With gdrdrv before 2.4.2, `len` can be any number.
 #[derive(Clone, Copy, Debug)]
 pub struct PinRequest {
     pub va: u64,

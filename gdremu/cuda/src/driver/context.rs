@@ -1,5 +1,4 @@
-//! Contexts, and which one is current in the calling thread. Each GPU has a primary context, which all code that
-//! retains it shares.
+//! Contexts, and which one is current in the calling thread. All code that retains a GPU's primary context shares it.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

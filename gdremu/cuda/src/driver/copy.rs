@@ -64,8 +64,7 @@ impl Memory {
     }
 }
 
-/// Returns the memory at an address. Fails if the memory is not all of one allocation, or if `side` demands that CUDA
-/// knows it and CUDA does not.
+/// Returns the memory at an address. Fails unless all of it is of one allocation, known to CUDA if `side` demands that.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -134,8 +133,7 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-/// Fills `count` elements with `value`, whose bytes are in memory order. With `stream` the fill is asynchronous.
-/// Without, it is in the default stream.
+/// Fills `count` elements with `value` (bytes in memory order): asynchronously in `stream`, or in the default stream.
 pub(super) fn fill<const SIZE: usize>(
     value: [u8; SIZE],
     address: u64,

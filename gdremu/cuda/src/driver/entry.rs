@@ -14,8 +14,7 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes later CUDA calls of this thread fail. Threads that run host functions of streams call this, because host
-/// functions must not call CUDA.
+/// Makes this thread's later CUDA calls fail, because it runs host functions of streams, which must not call CUDA.
 pub(super) fn forbid_calls() {
     FORBIDDEN.set(true);
 }

@@ -2,8 +2,7 @@
 //! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
 //! Each allocation is a mapping of its own, so that tools do not mistake it for the program's heap. Raw system calls
-//! map and unmap it, because tools can replace the functions mmap and munmap by their own, which must not run under the
-//! lock of the state.
+//! map and unmap it, because tools can replace mmap and munmap by functions that must not run under the state's lock.
 
 use std::ptr;
 
@@ -54,8 +53,7 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     }
 }
 
-/// Frees memory of `kind` that starts at `address`, after the work of its context is done. Registered memory is only
-/// unregistered.
+/// Frees memory of `kind` at `address`, after its context's work is done. Registered memory is only unregistered.
 pub(super) fn release(state: Locked, address: usize, kind: Kind) -> Result {
     let range = valid(state.host.get(&address))?;
     ensure(range.kind == kind, Error::INVALID_VALUE)?;

@@ -1,5 +1,4 @@
-//! Shares memory with other processes. A handle names the process and its descriptor of the file with the GPU's memory.
-//! Memory of pools is not shared.
+//! Shares memory, except pools, with other processes. A handle names a process and its descriptor of GPU memory.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

@@ -180,8 +180,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// Returns the value of a CUfunction_attribute. For a GPU kernel that cannot run, returns the attributes of an empty
-/// one.
+/// Returns a CUfunction_attribute's value; for a GPU kernel that cannot run, the value of an empty one.
 pub(super) fn cuFuncGetAttribute(
     state: &State,
     current: Current,

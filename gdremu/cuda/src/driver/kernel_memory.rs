@@ -11,8 +11,7 @@ use super::host;
 use super::state::{self, Kind};
 use crate::gpus;
 
-/// The memory that one launch accesses. The memory at an address is looked up once, and again after any change of the
-/// address space.
+/// The memory that one launch accesses. Addresses are looked up once, and again after any change of the address space.
 pub(super) struct KernelMemory {
     gpu: usize,
     pieces: Vec<Piece>,

@@ -53,8 +53,7 @@ fn find(state: &State, address: u64) -> Result<Known<'_>> {
 }
 
 /// Returns whether a copy or fill must be done before its call returns. A call with a stream is asynchronous. Other
-/// calls may return earlier only if all memory is device or managed memory, and neither the memory nor the context has
-/// SYNC_MEMOPS.
+/// calls may return earlier only if all memory is device or managed, and neither it nor the context has SYNC_MEMOPS.
 pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
     let state = &turn.state;
     if stream.is_some() {

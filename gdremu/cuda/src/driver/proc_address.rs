@@ -47,8 +47,7 @@ pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32
     Ok(status)
 }
 
-/// Fails. NVIDIA's CUDA runtime calls this function, and then finds no GPU (see `gdremu/README.md`). Other libraries
-/// only look the function up.
+/// Fails, so NVIDIA's CUDA runtime finds no GPU (see `gdremu/README.md`). Other libraries only look the function up.
 pub(super) fn cuGetExportTable(_table: Out<*const c_void>, _uuid: In<u8>) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 

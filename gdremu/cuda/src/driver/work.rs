@@ -1,9 +1,6 @@
-//! Runs the work of streams.
-//!
-//! The calling thread does the work of an idle stream at once. GPU kernels and host functions go to a queue of their
-//! stream, which a thread serves. Behind them, asynchronous work goes to the queue too, and synchronous work waits for
-//! the queue. The default stream waits for all streams except non-blocking ones, and these streams wait for the default
-//! stream.
+//! Runs the work of streams. The calling thread does the work of an idle stream at once. GPU kernels and host functions
+//! go to a queue of their stream, which a thread serves. Behind them, asynchronous work queues too, and synchronous
+//! work waits for the queue. The default stream and all streams except non-blocking ones wait for each other.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;

@@ -1,5 +1,4 @@
-//! The functions that libcudart exports. The word before `fn` is the function of `entry` that runs the body. Three
-//! examples:
+//! The functions that libcudart exports. The word before `fn` is the function of `entry` that runs the body:
 //!
 //! ```text
 //! in_context fn cudaFree(address: u64) => cuMemFree_v2;                              calls the driver
@@ -62,8 +61,7 @@ entry_points! {
     };
     initialized fn cudaSetDevice(gpu: i32) { entry::set_device(gpu) };
     in_context fn cudaSetDeviceFlags(flags: u32) => cuCtxSetFlags;
-    // The result is the GPU of the current context, which the driver API may have set. Without one, it is the thread's
-    // GPU.
+    // The result is the GPU of the current context, which the driver API may have set; without one, the thread's GPU.
     initialized fn cudaGetDevice(gpu: Out<i32>) {
         gpu.set(GPU.get())?;
         cuCtxGetDevice(gpu);

@@ -9,8 +9,7 @@ thread_local! {
     static LAST: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Stores an error as the last one of this thread, and returns it. NOT_READY is not stored, because it is not a
-/// failure.
+/// Stores an error as this thread's last one, and returns it. NOT_READY is not stored, because it is no failure.
 pub(crate) fn remember(error: i32) -> i32 {
     if Error(error) != Error::NOT_READY {
         LAST.set(error);

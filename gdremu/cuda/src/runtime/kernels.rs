@@ -150,10 +150,9 @@ pub(crate) struct LaunchAttribute {
     value: [u32; 16],
 }
 
-/// Values of cudaLaunchAttributeID that have no effect here. The GPU kernels of a stream run one after the other, and
-/// every access is ordered for the whole system. The attributes are none, accessPolicyWindow, synchronizationPolicy,
-/// clusterSchedulingPolicyPreference, programmaticStreamSerialization, priority, memSyncDomain and its map,
-/// preferredSharedMemoryCarveout.
+/// Values of cudaLaunchAttributeID without effect here, because a stream's GPU kernels run in turn and all accesses are
+/// ordered for the whole system: none, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
+/// programmaticStreamSerialization, priority, memSyncDomain and its map, preferredSharedMemoryCarveout.
 const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;
 const CLUSTER_SIZE: u32 = 4;
@@ -176,8 +175,7 @@ pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments
     launch(function, config.common, arguments, cooperative)
 }
 
-/// cudaFuncAttributes: shared, constant and local memory in bytes, most threads of a block, and the
-/// CUfunction_attributes 4 to 8.
+/// cudaFuncAttributes: bytes of shared, constant and local memory; most threads of a block; CUfunction_attributes 4-8.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FuncAttributes {
@@ -200,8 +198,7 @@ impl FuncAttributes {
     }
 }
 
-/// Returns the address of a part of a variable. `other` is the direction (a cudaMemcpyKind) that the caller cannot copy
-/// in.
+/// Returns the address of part of a variable. `other` is the direction (cudaMemcpyKind) that the caller cannot copy in.
 pub(super) fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
     ensure(kind != 0 && kind != other, Error::INVALID_COPY_DIRECTION)?;
     let variable = variable(symbol)?;

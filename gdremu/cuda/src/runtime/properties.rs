@@ -12,8 +12,7 @@ use crate::driver::entry_points::exported::{
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
 
-/// Consecutive members of cudaDeviceProp: the offset of the first one in CUDA 12 and 13, and the device attribute that
-/// each member holds.
+/// Consecutive members of cudaDeviceProp: the first one's offset in CUDA 12 and 13, and each member's device attribute.
 #[rustfmt::skip]
 const MEMBERS: &[([usize; 2], &[i32])] = &[
     // Members from sharedMemPerBlock to computeMode.

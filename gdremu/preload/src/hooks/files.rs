@@ -13,8 +13,7 @@ use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
-/// Opens the device or the number of pinned page tables. Returns `None` for other paths, and for calls that gdremu
-/// itself makes.
+/// Opens the device or the number of pinned page tables. Returns `None` for other paths, and for gdremu's own calls.
 fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     let opened = match named {
         Place::Device => state::enter()?.open(flags),

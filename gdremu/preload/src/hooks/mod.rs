@@ -1,7 +1,6 @@
 //! Hooks of the libc functions by which programs reach a device, each under all its names.
 //!
-//! A hook first reads a hint, without a lock, that says whether the call may concern the emulation. If it cannot, the
-//! next definition of the function runs.
+//! Hooks first read, without a lock, whether the call may concern gdremu. If not, the function's next definition runs.
 
 mod exists;
 mod files;

@@ -10,8 +10,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
-/// routine.
+/// Runs a loop by a routine's instructions. Returns its result; `None` if this architecture has no such routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].

@@ -35,8 +35,7 @@ impl Instructions for Power {
     const READ: CopyFn = portable::read;
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
-/// routine.
+/// Runs a loop by a routine's instructions. Returns its result; `None` if this architecture has no such routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].
@@ -51,9 +50,8 @@ pub(crate) unsafe fn run<W: Work>(
     unsafe { if ptr::eq(routine, &POWER) { Some(W::run::<Power>(shape, count, item)) } else { None } }
 }
 
-/// The fences of POWER. A sequentially consistent fence is SYNC, the only instruction that orders accesses to memory of
-/// every type. LWSYNC orders only accesses to cacheable memory. After a write, SYNC also ends the merging of the
-/// write's stores with later stores.
+/// The fences of POWER. A sequentially consistent fence is SYNC, the only instruction that orders memory of every type.
+/// LWSYNC orders only cacheable memory. After a write, SYNC also ends the write's merging with later stores.
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 

@@ -1,5 +1,4 @@
-//! Allocates GPU memory that can be pinned, or host memory in its place. Finds the CPU address of host memory, and
-//! exports GPU memory as dma-bufs.
+//! Allocates pinnable GPU memory, or host memory instead. Finds host memory's CPU address, and exports dma-bufs.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};

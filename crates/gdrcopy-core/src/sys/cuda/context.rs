@@ -17,8 +17,7 @@ pub struct Place {
     pub is_known: bool,
 }
 
-/// Returns the last address of a range, and all addresses at which an allocation may start in its first 64 KiB and in
-/// its last 64 KiB.
+/// Returns the last address of a range, and all addresses where an allocation may start in its first and last 64 KiB.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     /// CUDA's allocations start at multiples of this number of bytes.
     const UNIT: u64 = 512;
@@ -165,8 +164,7 @@ impl Driver {
         self.check("cuDevicePrimaryCtxRelease", result)
     }
 
-    /// Returns the context that the memory at this address was allocated in; null if it belongs to none (memory from
-    /// cuMemCreate or a memory pool).
+    /// Returns the context of the memory at this address; null if it has none (memory from cuMemCreate or a pool).
     fn context_of(&self, address: u64) -> Context {
         match self.pointer_attribute(PointerAttribute::Context, address) {
             Ok(context) => ptr::with_exposed_provenance_mut(context as usize),

@@ -11,8 +11,7 @@ pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
 
-/// Live objects of one kind by handle. Handles contain `KIND`, so those of different kinds differ. `ERROR` is the error
-/// for a handle that no live object has.
+/// Live objects of one kind by handle. Handles contain `KIND`, so kinds do not clash. `ERROR` is for invalid handles.
 pub(crate) struct Handles<T, const KIND: usize, const ERROR: i32> {
     created: usize,
     live: BTreeMap<usize, T>,

@@ -90,8 +90,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 pub(crate) type Locked = MutexGuard<'static, State>;
 
-/// Takes the lock. Release it before accessing the program's memory or running its functions or GPU kernels,
-/// because they may never return.
+/// Takes the lock. Release it before accessing the program's memory or running its CPU or GPU code, as both may hang.
 pub(crate) fn lock() -> Locked {
     error::lock(&STATE)
 }

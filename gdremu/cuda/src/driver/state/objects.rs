@@ -36,8 +36,7 @@ pub(crate) struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
-    /// The handle of the GPU's primary context. After a reset, the next primary context has the same handle, as with
-    /// NVIDIA's driver.
+    /// The handle of the GPU's primary context, which stays the same after a reset, as with NVIDIA's driver.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
     pub(crate) flags: u32,

@@ -1,13 +1,10 @@
-//! The fences of AArch64.
-//!
-//! Normal memory orders nothing by itself, whatever its cacheability. So every order takes a DMB, for the full system,
-//! because the GPU is outside of every smaller shareability domain.
+//! The fences of AArch64. Normal memory orders nothing by itself, whatever its cacheability. So every order takes a
+//! DMB, for the full system, because the GPU is outside of every smaller shareability domain.
 
 use core::arch::asm;
 
-/// Makes the loads of a read fresh, and orders them after those of all earlier reads. DMB LD would suffice for this
-/// order. DMB SY also keeps the loads after the thread's earlier stores, because the loaded data may be the GPU's
-/// answer to these stores.
+/// Makes a read's loads fresh, and orders them after those of all earlier reads. DMB LD would suffice for that. DMB SY
+/// also keeps the loads after the thread's earlier stores, because the data may be the GPU's answer to these stores.
 #[inline(always)]
 pub fn before_read() {
     full();

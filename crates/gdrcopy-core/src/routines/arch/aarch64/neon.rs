@@ -37,8 +37,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 /// `src` must be readable and `dst` writable for a line, and the device side aligned to it.
 #[inline(always)]
 unsafe fn copy_line(dst: *mut u8, src: *const u8) {
-    // SAFETY: a line is readable at `src` and writable at `dst`: contract of this function. NEON is part of
-    // the base architecture.
+    // SAFETY: a line is readable at `src` and writable at `dst`: contract of this function. NEON is part of AArch64.
     unsafe {
         asm!(
             "ldp {a:q}, {b:q}, [{src}]",

@@ -92,8 +92,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies a line by one store, in any build. For `_mm512_storeu_si512`, a build without optimization may call `memcpy`,
-/// which stores all bytes twice.
+/// Copies a line by one store. Without optimization, `_mm512_storeu_si512` may call `memcpy`, which stores bytes twice.
 ///
 /// # Safety
 /// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
@@ -199,8 +198,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     Some((8 * eights.len(), offsets as usize))
 }
 
-/// The number of lines that are loaded before the first of them is stored. One core has at most that number of loads in
-/// flight.
+/// The number of lines that are loaded before the first is stored. One core has at most that number of loads in flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
@@ -284,8 +282,7 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Stores `len` bytes (1 to 64) of `line`, a register that was loaded from the cache line around `src`. The bytes are
-/// those that came from `src`.
+/// Stores the `len` bytes (1 to 64) that came from `src` in `line`, a register loaded from the cache line around `src`.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW, and `len` writable bytes at `dst`.
@@ -294,8 +291,7 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
     let offset = src.addr() % LINE;
     let mask = u64::MAX >> (LINE - len) << offset;
-    // SAFETY: the mask lets through `len` bytes, with the first going to `dst`; the others are not stored and
-    // cannot fault.
+    // SAFETY: the mask lets through `len` bytes, the first to `dst`; the others are not stored and cannot fault.
     unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), mask, line) }
 }
 

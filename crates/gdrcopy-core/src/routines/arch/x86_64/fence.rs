@@ -34,10 +34,9 @@ pub fn after_read() {
 /// types. So all stores up to the end of the thread's previous write, WB and WC, come before the stores of this write.
 /// The SFENCE of this write puts its own stores, and all WB stores since the previous write, before every later store.
 ///
-/// The manuals do not promise that the WB stores since the last SFENCE come before the WC stores of this write. That
-/// order rests on the store buffer, which stores leave in program order. A WB store is in the cache, where the GPU's
-/// coherent reads find it, before a later WC store enters the WC buffer. Earlier loads have returned before any later
-/// store leaves.
+/// The manuals do not promise that the WB stores since the last SFENCE come before this write's WC stores. That rests
+/// on the store buffer, which stores leave in program order. A WB store is in the cache, where the GPU's coherent reads
+/// find it, before a later WC store enters the WC buffer. Earlier loads have returned before any later store leaves.
 #[inline(always)]
 pub fn before_write() {
     compiler_fence(Ordering::Release);

@@ -80,8 +80,7 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     .filter_map(|(runs, routine)| runs.then_some(routine))
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
-/// routine.
+/// Runs a loop by a routine's instructions. Returns its result; `None` if this architecture has no such routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`], and the CPU must run the routine.

@@ -2,8 +2,7 @@
 
 use core::arch::asm;
 
-/// Fetches the cache line of host memory at an address, because it is about to be stored. The address may be invalid,
-/// because the instruction never faults.
+/// Fetches the cache line at a host address that is about to be stored to. Even an invalid address does not fault.
 #[inline(always)]
 pub(super) fn for_store(dst: *const u8) {
     // SAFETY: the hint changes neither registers nor flags. It does nothing if the CPU has no PREFETCHW.
