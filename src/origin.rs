@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 /// Logs the version and the path of the library, because several libgdrapi may be installed.
 pub(crate) fn log() {
-    // The crate gdrapi-sys, built from these sources too, has the library's version after the plus sign: 0.1.0+2.6.0.
+    // The crate gdrapi-sys is built from these sources, too. Its version ends in a plus sign and the library's version.
     let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");
     log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }
