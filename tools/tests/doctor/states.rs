@@ -186,6 +186,8 @@ module_and_machine {
 
 libraries {
     bad [LibraryReadable] sh "root; put $ours one/libgdrapi.so.2; path one; chmod 0 one/*; chown 1 one/*; as_user";
+    bad [LibraryReadable] sh "root; put $ours one/libgdrapi.so.2; put $ours one/libgdrapi.so.2.6; path one; chmod 0 one/*.2
+            chown 1 one/*.2; as_user";
     bad [LibraryInstall] sh "path none";
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one";
     bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one" args "--for dpdk";
@@ -233,6 +235,11 @@ libraries {
     // The links form a circle.
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2 one/libgdrapi.so
             ln -s libgdrapi.so one/libgdrapi.so.2; path one";
+    // Texts are in place of links. The good library is beside them, and another one in the next directory.
+    bad [LibraryRelinkBoth] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2
+            printf libgdrapi.so.2 >one/libgdrapi.so; path one";
+    bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2; path one right"
+        args "--for ucx";
     // A link leads, by a link to a directory, into a directory that this user may not search.
     bad [LibraryClosed] sh "root; both $ours one/two; mkdir other; ln -s one/two three; path other
             ln -s ../three/libgdrapi.so.2 other/libgdrapi.so.2; chmod 0 one; chown 1 one; as_user";

@@ -121,6 +121,12 @@ fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
 }
 
+/// Returns whether a file is no library. git without core.symlinks, zip and object stores leave a text with the name of
+/// the target in place of a link.
+fn is_text(file: &Path) -> bool {
+    file.is_file() && unread(file).is_none() && Maker::of(file) == Maker::None
+}
+
 /// Returns the error with which Linux refuses to read a file, if it does.
 fn unread(file: &Path) -> Option<Errno> {
     Some(Errno::from_raw(files::bytes(file).err()?.raw_os_error()?))
@@ -175,6 +181,17 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         && !file.exists()
     {
         return unreached(file, errno);
+    }
+    if is_text(file)
+        && let Some(newest) = newest_beside(file)
+    {
+        let both = [SONAME, PLAIN_NAME].map(|name| file.with_file_name(name));
+        let target = newest.display();
+        if both.iter().all(|name| is_text(name)) {
+            let [soname, plain] = both.each_ref().map(|name| name.display());
+            return Remedy::LibraryRelinkBoth.with("soname", soname).with("plain", plain).with("target", target);
+        }
+        return Remedy::LibraryRelink.with("link", shown).with("target", target).with("reason", "a text, not a link");
     }
     // In the loader's message, the name of the missing file comes last, after those of the files that need it.
     let mut needed = "";

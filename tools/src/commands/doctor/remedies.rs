@@ -128,6 +128,8 @@ remedies! {
     LibraryPath "have the loader find the directory" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
     LibraryLink "add the link" "ln -sf {target} {link}";
     LibraryRelink "{link} does not open ({reason}): have it lead to {target}, which is beside it" "ln -sfn {target} {link}";
+    LibraryRelinkBoth "{soname} and {plain} are texts, as git and zip leave in place of links: have them lead to {target}, which is \
+        beside them" "ln -sfn {target} {soname}" "ln -sfn {target} {plain}";
     LibraryDangling "{file} leads to {target}, which does not open ({reason}): install that again, or remove the link" "rm {file}";
     LibraryUnread "{file} cannot be read ({reason}): see the kernel's log about its file system, or install the library elsewhere"
         "dmesg | tail";
