@@ -219,7 +219,10 @@ fn text_shows_the_report() {
     ill.prints(&["gdrcopy does not work here (problems: 3, ", "PROBLEM  opening it", "→ node-mode\n"]);
     ill.prints(&["\n  1. node-mode: ", "\n         chmod 666 /dev/gdrdrv\n     or driver-update: "]);
     page("--fault cuDevicePrimaryCtxRetain:2", "", "").prints(&["it was not tested (problems: 0, warnings: 1)"]);
-    page("", "--for ucx", "").prints(&["UCX would use GDRCopy here if it has its plugin (problems: 0, "]);
+    page("", "--for ucx", "")
+        .prints(&["UCX would use GDRCopy here (problems: 0, ", "right/ucx/libuct_cuda_gdrcopy.so.0\n"]);
+    page("", "--for nixl", "rm right/ucx/*")
+        .prints(&["NIXL would use GDRCopy here if it has its plugin (problems: 0, "]);
     let control = page("", "", "export GDRCOPY_THREADS=$(printf '\\033[2J')");
     control.prints(&["GDRCOPY_THREADS=\u{fffd}[2J"]);
     assert!(!control.stdout.contains('\x1b'));

@@ -38,7 +38,7 @@ pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
 /// The first commands of the shell, with functions that states call. The shell then is in the state's directory, where
-/// the directory `right` has this project's library by both names.
+/// the directory `right` has this project's library by both names, and a UCX.
 const WORDS: &str = r#"
 cd "$dir"
 export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"
@@ -65,6 +65,9 @@ newer() {
     gcc -shared -fPIC -nostdlib newer.c libc/libc.so.6 -o newer.so
 }
 both "$ours" right
+# Puts a UCX into this directory, with its plugin for GDRCopy.
+ucx() { put /dev/null "$1/libucs.so.0"; mkdir -p "$1/ucx"; echo gdr_get_info_v2 >"$1/ucx/libuct_cuda_gdrcopy.so.0"; }
+ucx right
 
 # Has doctor obey the permissions of files. It still runs as root, who owns the files of the test.
 as_user() { wrap="setpriv --bounding-set=-dac_override,-dac_read_search"; }

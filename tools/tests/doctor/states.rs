@@ -177,7 +177,7 @@ module_and_machine {
     // doctor starts some of its processes, and then cannot start more.
     works [DoctorStart] is_fixed true sh "export GDRDRV=starve; preload $driver";
     bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=starve";
-    bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=starve" args "--for ucx";
+    bad [DoctorStart] is_fixed true sh "both $faulty other; ucx other; path other; FAULTY=starve" args "--for ucx";
     works [] sh "exec <&-";
     works [] sh "root; mount -t tmpfs none /sys";
     works [ModuleInstall] emulated "--rdma no --no-gdrdrv --cuda-version 13.3" sh "modules";
@@ -306,12 +306,17 @@ settings_and_engines {
     bad [SettingUnset] sh "export UCX_MODULES=ib,cuda" args "--for nixl";
     bad [SettingExport] sh "echo UCX_MODULES=^gdrcopy >ucx.conf" args "--for ucx";
     works [] sh "export UCX_MODULES=^ib" args "--for ucx";
-    works [SettingUnset] sh "export UCX_MODULE_DIR=/nowhere" args "--for ucx";
-    works [] sh "put file plugins/libuct_cuda_gdrcopy.so; export UCX_MODULE_DIR=$dir/plugins" args "--for ucx";
+    // UCX's plugin is beside its library, in the directory of the variable, or in neither.
+    works [] sh "export UCX_MODULE_DIR=/nowhere" args "--for ucx";
+    works [] sh "rm -r right/ucx; put file plugins/libuct_cuda_gdrcopy.so; export UCX_MODULE_DIR=$dir/plugins" args "--for ucx";
+    bad [UcxPlugin] sh "rm right/ucx/*" args "--for ucx";
+    bad [UcxPlugin] sh "rm -r right/ucx; export UCX_MODULE_DIR=$dir" args "--for ucx";
+    works [UcxPlugin] sh "rm right/ucx/*" args "--for nixl";
+    works [SettingUnset] sh "rm right/ucx/*; export UCX_MODULE_DIR=/nowhere";
     bad [SettingExport] sh "echo UCX_TLS=rc,sm >ucx.conf" args "--for ucx";
     bad [SettingExport] sh "put file site/ucx.conf; echo 'UCX_TLS = rc ; no GPUs' >site/ucx.conf; HOME=/nowhere
             export UCX_CONFIG_DIR=$dir/site" args "--for ucx";
-    bad [SettingExport] sh "put file lib/libucs.so.0; path right lib; put file etc/ucx/ucx.conf
+    bad [SettingExport] sh "ucx lib; rm right/libucs.so.0; path right lib; put file etc/ucx/ucx.conf
             echo UCX_TLS=rc >etc/ucx/ucx.conf; HOME=/nowhere" args "--for ucx";
     works [] sh "put file home/ucx.conf; put file site/ucx.conf; echo UCX_TLS=rc >home/ucx.conf
             printf 'UCX_TLS=rc\\nUCX_TLS=rc,cuda\\n[G]\\nCPU model=G\\nUCX_TLS=rc\\n' >site/ucx.conf; HOME=$dir/home; export UCX_CONFIG_DIR=$dir/site"
@@ -325,7 +330,7 @@ settings_and_engines {
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nvshmem";
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for libfabric";
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for mscclpp";
-    works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nixl";
+    works [] sh "put $ours one/libgdrapi.so.2; ucx one; path one" args "--for nixl";
     works [] args "--for aws-ofi-nccl";
     works [] args "--for tensorrt-llm";
     // Without --for, doctor examines the variables of all engines.
@@ -355,6 +360,7 @@ not_run! {
         ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
         EngineModule;
     "changes the policy or the limits of the system" OpenFilesHard NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
-    "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;
+    "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu
+        UcxPlugin;
     "changes the command or the program" GpuNumber LibraryName;
 }

@@ -7,6 +7,7 @@ use super::libraries;
 use super::probe::Loaded;
 use super::remedies::Remedy;
 use super::report::Finding;
+use super::settings::{PLUGIN, Settings};
 use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
 
 /// A program that loads libgdrapi.
@@ -21,7 +22,7 @@ pub(super) struct Engine {
     oldest: Version,
     /// True if the engine does not use libgdrapi when the module does not work.
     pub(super) module_only: bool,
-    /// True if the engine needs a plugin, which doctor cannot see.
+    /// True if the engine needs UCX's plugin. NIXL also works without it.
     pub(super) has_plugin: bool,
 }
 
@@ -30,6 +31,9 @@ const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'sta
 }
 
 const ANY: Version = Version::OLDEST_GDRDRV;
+
+/// The subject of the finding about UCX's plugin.
+pub(super) const PLUGIN_SUBJECT: &str = "plugin";
 
 pub(super) static ENGINES: [Engine; 9] = [
     engine("nccl", "NCCL", &[PLAIN_NAME], Version::new(2, 1)),
@@ -46,7 +50,7 @@ pub(super) static ENGINES: [Engine; 9] = [
 
 impl Engine {
     /// Checks the requirements of the engine. Returns the library that it loads, and the findings.
-    pub(super) fn needs(&self, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
+    pub(super) fn needs(&self, module: Option<Version>, settings: &Settings) -> (Option<Loaded>, Vec<Finding>) {
         let mut library = None;
         let mut findings = Vec::new();
         for &name in self.libraries {
@@ -75,10 +79,23 @@ impl Engine {
             }
         }
         if self.has_plugin {
-            let value = "not examined: UCX needs libuct_cuda_gdrcopy.so, which PyPI's wheels lack; \
-                         `ucx_info -d | grep gdr_copy` shows it";
-            findings.push(Finding::unknown("plugin", value));
+            findings.push(rate_plugin(settings).only_if(self.id == "ucx"));
         }
         (library, findings)
+    }
+}
+
+fn rate_plugin(settings: &Settings) -> Finding {
+    match settings.plugin() {
+        (_, Some(file)) => Finding::ok(PLUGIN_SUBJECT, file.display().to_string()),
+        (Some(directory), None) => {
+            let value = format!("the UCX that the loader finds has no {PLUGIN} in {}", directory.display());
+            Finding::problem(PLUGIN_SUBJECT, value, Remedy::UcxPlugin)
+        }
+        (None, None) => {
+            let value = "not examined, as the loader finds no libucs: UCX needs libuct_cuda_gdrcopy.so, which PyPI's wheels lack; \
+                         `ucx_info -d | grep gdr_copy` shows it";
+            Finding::unknown(PLUGIN_SUBJECT, value)
+        }
     }
 }

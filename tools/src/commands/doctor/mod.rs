@@ -120,9 +120,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         report.add(title, findings)?;
     }
+    let mut condition = "";
     let library = if let Some(engine) = engine {
         let version = if backends.gdrdrv && !backends.dmabuf_forced { module.version() } else { None };
-        let (library, mut findings) = engine.needs(version);
+        let (library, mut findings) = engine.needs(version, &settings);
+        if findings.iter().any(|finding| finding.subject == engines::PLUGIN_SUBJECT && finding.verdict != Verdict::Ok) {
+            condition = " if it has its plugin";
+        }
         findings.extend(settings.findings(Some(engine.id)));
         findings.extend(libraries::preloaded());
         report.add(engine.name, findings)?;
@@ -141,11 +145,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let others = !report.all(Verdict::Problem).is_empty();
         SelfTest { library, cuda: cuda.ok(), backends, others }.report(&options.gpus, &mut report)?;
     }
-    let Some(Engine { name, has_plugin, .. }) = engine else {
+    let Some(Engine { name, .. }) = engine else {
         let untested = "nothing keeps gdrcopy from working here, but it was not tested";
         return Ok(report.end("gdrcopy works here", untested, "gdrcopy does not work here")?);
     };
-    let condition = if *has_plugin { " if it has its plugin" } else { "" };
     let works = format!("{name} would use GDRCopy here{condition}");
     Ok(report.end(&works, &format!("{works}; this was not tested"), &format!("{name} would not use GDRCopy here"))?)
 }

@@ -159,6 +159,8 @@ remedies! {
     VariableValue "{name} must be {values}: correct it, or unset it" "unset {name}";
     SettingUnset "unset {name}{or}" "unset {name}";
     SettingExport "set {name}{or}" "export {name}={value}";
+    UcxPlugin "install UCX's plugin for GDRCopy (package ucx-gdrcopy), or build UCX with --with-gdrcopy; for a program that brings \
+        another UCX, have that one shown" "ucx_info -d | grep gdr_copy";
     EngineModule "{engine} needs gdrdrv {oldest}: update the module (package gdrdrv-dkms)";
 }
 

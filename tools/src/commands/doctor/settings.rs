@@ -52,8 +52,17 @@ const SWITCHES: [Switch; 10] = [
     Switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
 ];
 
-/// UCX's plugin for GDRCopy.
-const PLUGIN: &str = "libuct_cuda_gdrcopy.so";
+/// The library of UCX that finds its plugins and its configuration by its own path.
+const LIBUCS: &str = "libucs.so.0";
+
+/// UCX's plugin for GDRCopy. UCX opens it with the suffix of libucs.
+pub(super) const PLUGIN: &str = "libuct_cuda_gdrcopy.so";
+
+/// Returns UCX's plugin in a directory.
+fn plugin_in(directory: &Path) -> Option<PathBuf> {
+    let files = ["", ".0"].map(|suffix| directory.join(format!("{PLUGIN}{suffix}")));
+    files.into_iter().find(|file| file.exists())
+}
 
 impl Rule {
     fn allows(self, value: Option<&str>) -> bool {
@@ -70,7 +79,7 @@ impl Rule {
                 leaves_one(list, &["cuda"]) && leaves_one(list, &["gdrcopy"])
             }
             (Rule::Modules, Some(list)) => leaves_one(list, &["cuda", "all"]) && leaves_one(list, &["gdrcopy", "all"]),
-            (Rule::Plugins, Some(directory)) => Path::new(directory).join(PLUGIN).exists(),
+            (Rule::Plugins, Some(directory)) => plugin_in(Path::new(directory)).is_some(),
             (Rule::OneOf(names), Some(list)) => leaves_one(list, names),
             (Rule::Yes, Some(value)) => is_yes(value),
             (Rule::No, Some(value)) => !is_yes(value),
@@ -126,6 +135,15 @@ impl Settings {
         }
     }
 
+    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy. UCX
+    /// searches the directory of its variable, too.
+    pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
+        let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
+        let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);
+        let plugin = [&own, &other].into_iter().flatten().find_map(|directory| plugin_in(directory));
+        (own, plugin)
+    }
+
     /// Rates the variables of all engines, or of the one that is to use libgdrapi.
     pub(super) fn findings(&self, engine: Option<&str>) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -148,7 +166,7 @@ impl Settings {
             (Some(value), None) => value.to_owned(),
             (Some(value), Some(file)) => format!("{value}, of {file}"),
         };
-        if rule.allows(value) {
+        if rule.allows(value) || rule == Rule::Plugins && self.plugin().1.is_some() {
             return Finding::ok(name, text);
         }
         if rule == Rule::Plugins {
@@ -192,7 +210,7 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     for name in ["UCX_CONFIG_DIR", "HOME"] {
         files.extend(environment.get(name).map(|directory| Path::new(directory).join("ucx.conf")));
     }
-    if let Some(library) = search::file_of("libucs.so.0")
+    if let Some(library) = search::file_of(LIBUCS)
         && let Some(directory) = library.parent()
     {
         // The first is the file of UCX 1.22, the second that of UCX 1.13.
