@@ -48,11 +48,14 @@ both() { put "$1" "$2/libgdrapi.so.2"; ln -sfn libgdrapi.so.2 "$2/libgdrapi.so";
 # Makes a library one for another CPU, RISC-V.
 foreign() { printf '\363' | dd of="$1" bs=1 seek=18 conv=notrunc status=none; }
 preload() { export LD_PRELOAD="$1:$LD_PRELOAD"; }
-# Makes a libgdrapi 2.4 whose calls fail as on a system without gdrdrv. Options of gcc can follow.
+# Makes a libgdrapi 2.4 whose calls fail as on a system without gdrdrv. Options of gcc can follow; -DMINOR=3 makes a 2.3.
 old() {
     (
-        echo 'void *gdr_open(void) { return 0; } void gdr_runtime_get_version(int *major, int *minor) { *major = 2; *minor = 4; }'
-        for call in close pin_buffer unpin_buffer get_info get_info_v2 map unmap copy_to_mapping copy_from_mapping; do
+        echo '#ifndef MINOR
+#define MINOR 4
+#endif
+void *gdr_open(void) { return 0; } void gdr_runtime_get_version(int *major, int *minor) { *major = 2; *minor = MINOR; }'
+        for call in close pin_buffer unpin_buffer get_info $([ "$1" = -DMINOR=3 ] || echo get_info_v2) map unmap copy_to_mapping copy_from_mapping; do
             echo "int gdr_$call(void) { return 19; }"
         done
     ) | gcc -shared "$@" -x c - -o old.so

@@ -271,6 +271,14 @@ libraries {
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
+    // A library without gdr_get_info_v2, which UCX's plugin calls unless it was built with an old header. A newer library is
+    // behind it, or none.
+    bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for ucx";
+    bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for mscclpp";
+    works [LibraryOrder] emulated "--fault cuMemAlloc:2" sh "old -DMINOR=3; both old.so other; path other right";
+    bad [LibraryUpdate] sh "old -DMINOR=3; both old.so other; ucx other; path other" args "--for ucx";
+    works [GpuFull] emulated "--fault cuMemAlloc:2" sh "old -DMINOR=3; both old.so other; put file other/ucx/libuct_cuda_gdrcopy.so
+            put file other/libucs.so.0; path other" args "--for ucx";
     // The self-test of these libraries fails.
     bad [LibraryUpdate] sh "old; both old.so other; path other" args "--for aws-ofi-nccl";
     bad [SelfTestLog] sh "old; both old.so other; path other; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";

@@ -5,10 +5,10 @@ use gdrcopy::Version;
 
 use super::libraries;
 use super::probe::Loaded;
-use super::remedies::Remedy;
+use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use super::settings::{PLUGIN, Settings};
-use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
+use crate::libgdrapi::search::{self, PLAIN_NAME, SONAME};
 
 /// A program that loads libgdrapi.
 #[derive(Debug, PartialEq)]
@@ -18,8 +18,8 @@ pub(super) struct Engine {
     pub(super) name: &'static str,
     /// The names by which the engine asks the loader for the library, one after the other.
     libraries: &'static [&'static str],
-    /// The oldest release of the library and of the module that the engine accepts.
-    oldest: Version,
+    /// The oldest release of the library that the engine accepts, and that of the module.
+    oldest: [Version; 2],
     /// True if the engine does not use libgdrapi when the module does not work.
     pub(super) module_only: bool,
     /// True if the engine needs UCX's plugin. NIXL also works without it.
@@ -27,23 +27,28 @@ pub(super) struct Engine {
 }
 
 const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'static str], oldest: Version) -> Engine {
-    Engine { id, name, libraries, oldest, module_only: false, has_plugin: false }
+    Engine { id, name, libraries, oldest: [oldest; 2], module_only: false, has_plugin: false }
 }
 
 const ANY: Version = Version::OLDEST_GDRDRV;
+
+/// A function that libraries have since 2.4, and that engines call if they were built with such a header.
+const INFO_V2: &str = "gdr_get_info_v2";
+
+const WITH_INFO_V2: [Version; 2] = [Version::new(2, 4), ANY];
 
 /// The subject of the finding about UCX's plugin.
 pub(super) const PLUGIN_SUBJECT: &str = "plugin";
 
 pub(super) static ENGINES: [Engine; 9] = [
     engine("nccl", "NCCL", &[PLAIN_NAME], Version::new(2, 1)),
-    Engine { has_plugin: true, ..engine("ucx", "UCX", &[SONAME], ANY) },
+    Engine { has_plugin: true, oldest: WITH_INFO_V2, ..engine("ucx", "UCX", &[SONAME], ANY) },
     engine("nvshmem", "NVSHMEM", &[SONAME], ANY),
     engine("libfabric", "libfabric", &[PLAIN_NAME, SONAME], ANY),
     // Only the GPU-initiated networking of aws-ofi-nccl uses libgdrapi.
     engine("aws-ofi-nccl", "aws-ofi-nccl", &[PLAIN_NAME], Version::new(2, 5)),
     Engine { module_only: true, ..engine("mscclpp", "MSCCL++", &[SONAME], Version::new(2, 5)) },
-    Engine { has_plugin: true, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
+    Engine { has_plugin: true, oldest: WITH_INFO_V2, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
     engine("tensorrt-llm", "TensorRT-LLM", &[PLAIN_NAME], ANY),
     engine("dpdk", "DPDK", &[PLAIN_NAME], ANY),
 ];
@@ -53,35 +58,47 @@ impl Engine {
     pub(super) fn needs(&self, module: Option<Version>, settings: &Settings) -> (Option<Loaded>, Vec<Finding>) {
         let mut library = None;
         let mut findings = Vec::new();
+        let mut asked_for = "";
         for &name in self.libraries {
             match libraries::load(name) {
                 Ok(loaded) => {
                     findings = vec![Finding::ok(name, libraries::describe(&loaded))];
                     library = Some(loaded);
+                    asked_for = name;
                     break;
                 }
                 Err(why) => findings.push(why.finding(name, libraries::missing(name))),
             }
         }
-        let of_library = library.as_ref().and_then(Loaded::release);
-        for (part, version, remedy) in
-            [("libgdrapi", of_library, Remedy::LibraryUpdate), ("gdrdrv", module, Remedy::EngineModule)]
+        let [mut oldest, oldest_module] = self.oldest;
+        if self.has_plugin
+            && let (_, Some(plugin)) = settings.plugin()
+            && !search::contains(&plugin, INFO_V2)
         {
-            if let Some(version) = version
-                && version < self.oldest
-            {
-                let value = format!("{part} {version}, and {} needs {}", self.name, self.oldest);
-                let mut advice = remedy.with("engine", self.name).with("oldest", self.oldest);
-                if let (Remedy::LibraryUpdate, Some(library)) = (remedy, &library) {
-                    advice = libraries::not_preloaded(&library.file).unwrap_or(advice);
-                }
-                findings.push(Finding::problem("version", value, advice));
-            }
+            oldest = ANY;
+        }
+        if let Some(library) = &library
+            && let Some(version) = library.release()
+            && version < oldest
+        {
+            let update = || Remedy::LibraryUpdate.with("oldest", oldest).with("file", library.file.display());
+            let advice = libraries::newer_first(asked_for, library).unwrap_or_else(update);
+            findings.push(self.too_old("libgdrapi", version, oldest, advice));
+        }
+        if let Some(version) = module
+            && version < oldest_module
+        {
+            let advice = Remedy::EngineModule.with("engine", self.name).with("oldest", oldest_module);
+            findings.push(self.too_old("gdrdrv", version, oldest_module, advice));
         }
         if self.has_plugin {
             findings.push(rate_plugin(settings).only_if(self.id == "ucx"));
         }
         (library, findings)
+    }
+
+    fn too_old(&self, part: &str, version: Version, oldest: Version, advice: Advice) -> Finding {
+        Finding::problem("version", format!("{part} {version}, and {} needs {oldest}", self.name), advice)
     }
 }
 

@@ -16,6 +16,7 @@ use super::environment::{Backends, Container, more_files};
 use super::probe::{self, HANGS};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
+use crate::libgdrapi::search::{self, SONAME};
 use crate::system::files;
 use crate::system::gdrdrv::{self, NODE, Refusal, Versions};
 
@@ -199,7 +200,9 @@ fn version(versions: &Versions) -> Finding {
     }
     if *oldest_library > Version::API {
         let value = format!("{module} only supports libraries of version {oldest_library} and later");
-        return Finding::problem(SUBJECT, value, Remedy::LibraryUpdate.with("oldest", oldest_library));
+        let file = search::first(SONAME).unwrap_or(SONAME.into());
+        let advice = Remedy::LibraryUpdate.with("oldest", oldest_library).with("file", file.display());
+        return Finding::problem(SUBJECT, value, advice);
     }
     Finding::ok(SUBJECT, format!("{module}, for libraries from {oldest_library} on"))
 }

@@ -232,7 +232,12 @@ fn by_name() -> Vec<Finding> {
         (PLAIN_NAME, &plain, "NCCL, DPDK, aws-ofi-nccl and TensorRT-LLM open it"),
     ] {
         findings.push(match library {
-            Ok(library) => Finding::ok(name, describe(library)),
+            Ok(library) => match newer_first(name, library) {
+                Some(advice) => {
+                    Finding::warning(name, format!("{}, and a newer one is behind it", describe(library)), advice)
+                }
+                None => Finding::ok(name, describe(library)),
+            },
             Err(why) => Failure { text: format!("{users}: {}", why.text), ..why.clone() }
                 .finding(name, missing(name))
                 .only_if(false),
@@ -310,9 +315,34 @@ pub(super) fn preloaded() -> Vec<Finding> {
 /// Returns whether programs would find a newer library if this one were not preloaded.
 fn hides_newer(preloaded: &Path) -> bool {
     let Ok(preloaded) = load(preloaded) else { return false };
-    let mut others = search::candidates();
-    others.retain(|other| ![search::PRELOADED, search::PRELOADED_FILE, search::BESIDE].contains(&other.place));
-    others.iter().any(|other| load(&other.file).is_ok_and(|other| other.release() > preloaded.release()))
+    [SONAME, PLAIN_NAME].iter().any(|name| newer_behind(name, &preloaded).is_some())
+}
+
+/// Returns the newest file of this name on the loader's path, if it is newer than the library.
+fn newer_behind(name: &str, library: &Loaded) -> Option<PathBuf> {
+    let mut newest = (library.release(), None);
+    for candidate in search::candidates() {
+        let file = candidate.file.with_file_name(name);
+        let is_searched = ![search::PRELOADED, search::PRELOADED_FILE, search::BESIDE].contains(&candidate.place);
+        if is_searched
+            && search::real(&file) != search::real(&library.file)
+            && let Ok(other) = load(&file)
+            && other.release() > newest.0
+        {
+            newest = (other.release(), Some(file));
+        }
+    }
+    newest.1
+}
+
+/// Returns the advice to have programs load the newer library of this name, before which the loader finds this one.
+pub(super) fn newer_first(name: &str, library: &Loaded) -> Option<Advice> {
+    if let Some(advice) = not_preloaded(&library.file) {
+        return Some(advice);
+    }
+    let newer = newer_behind(name, library)?;
+    let advice = Remedy::LibraryOrder.with("file", library.file.display()).with("newer", newer.display());
+    Some(advice.with("directory", newer.parent()?.display()))
 }
 
 /// Returns the advice to not preload a library, if it is preloaded, and hides a newer one.

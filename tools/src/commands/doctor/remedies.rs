@@ -145,7 +145,9 @@ remedies! {
     LibraryPreloadFile "remove {file} from line {line} of /etc/ld.so.preload, which has it loaded into every program"
         "sed -i {line}s,{file},, /etc/ld.so.preload";
     LibraryName "name a libgdrapi file for this CPU";
-    LibraryUpdate "update libgdrapi to {oldest} or later";
+    LibraryUpdate "update libgdrapi to {oldest} or later, in place of {file}";
+    LibraryOrder "{file} hides {newer}, which is newer: have the loader search {directory} first; or remove the old file, and run \
+        ldconfig as root" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
     LibraryOld "have programs load libgdrapi {oldest}, as {version} does not work without gdrdrv; or load that" "modprobe gdrdrv";
     LibraryOther "do not use {file} here: use another library, and report this one";
     LibraryReports "the library reports: {line}";
