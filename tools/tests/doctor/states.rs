@@ -335,6 +335,13 @@ settings_and_engines {
     bad [SettingUnset] sh "export FI_PROVIDER=tcp" args "--for libfabric";
     bad [SettingUnset] sh "export FI_HMEM=^cuda" args "--for libfabric";
     works [] args "--for dpdk";
+    // DPDK's variable has the directory of another library, the path of the file instead of its directory, or neither.
+    works [] sh "path none; export GDRCOPY_PATH_L=$dir/right" args "--for dpdk";
+    bad [SettingExport] sh "export GDRCOPY_PATH_L=$dir/right/libgdrapi.so" args "--for dpdk";
+    bad [SettingUnset] sh "export GDRCOPY_PATH_L=/nowhere" args "--for dpdk";
+    bad [LibraryRelink] sh "put $ours other/libgdrapi.so.2; printf libgdrapi.so.2 >other/libgdrapi.so; export GDRCOPY_PATH_L=$dir/other"
+        args "--for dpdk";
+    works [SettingExport] sh "export GDRCOPY_PATH_L=$dir/right/libgdrapi.so";
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nvshmem";
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for libfabric";
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for mscclpp";

@@ -1,6 +1,8 @@
 //! The names and versions of libgdrapi that engines need.
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 use gdrcopy::Version;
 
 use super::libraries;
@@ -59,15 +61,20 @@ impl Engine {
         let mut library = None;
         let mut findings = Vec::new();
         let mut asked_for = "";
+        let directory = settings.environment.get(libraries::DIRECTORY_OF_DPDK).filter(|_| self.id == "dpdk");
         for &name in self.libraries {
-            match libraries::load(name) {
+            let file = directory.map_or(name.into(), |directory| PathBuf::from(format!("{directory}/{name}")));
+            match libraries::load(file) {
                 Ok(loaded) => {
                     findings = vec![Finding::ok(name, libraries::describe(&loaded))];
                     library = Some(loaded);
                     asked_for = name;
                     break;
                 }
-                Err(why) => findings.push(why.finding(name, libraries::missing(name))),
+                Err(why) => {
+                    let of_directory = directory.and_then(|directory| libraries::directory_of_dpdk(directory));
+                    findings.push(of_directory.unwrap_or_else(|| why.finding(name, libraries::missing(name))));
+                }
             }
         }
         let [mut oldest, oldest_module] = self.oldest;

@@ -368,9 +368,35 @@ fn without(preload: &Preload) -> Advice {
     Remedy::LibraryPreload.with("file", shown).with("rest", rest.join(":"))
 }
 
+/// The variable with the directory of the libgdrapi.so that DPDK opens.
+pub(super) const DIRECTORY_OF_DPDK: &str = "GDRCOPY_PATH_L";
+
+/// Returns a problem if DPDK cannot load the library in the directory of its variable.
+pub(super) fn directory_of_dpdk(value: &str) -> Option<Finding> {
+    let directory = Path::new(value);
+    let file = PathBuf::from(format!("{value}/{PLAIN_NAME}"));
+    let why = load(&file).err()?;
+    let text = format!("{DIRECTORY_OF_DPDK}={value}: DPDK opens {} ({})", file.display(), why.text);
+    let advice = match directory.parent() {
+        _ if file.symlink_metadata().is_ok() => repair(&file, &why),
+        // The value is the path of the file.
+        Some(parent) if parent.join(PLAIN_NAME).exists() => {
+            let advice = Remedy::SettingExport.with("or", " to the directory of libgdrapi.so");
+            advice.with("value", parent.display())
+        }
+        _ => Remedy::SettingUnset.with("or", ", or set it to the directory of libgdrapi.so"),
+    };
+    Some(Finding::problem("environment", text, advice.with("name", DIRECTORY_OF_DPDK)))
+}
+
 /// Rates a variable that begins with GDRCOPY_. The library may not have such a variable.
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
+    if name == DIRECTORY_OF_DPDK
+        && let Some(finding) = directory_of_dpdk(value)
+    {
+        return finding.only_if(false);
+    }
     if let Some((_, instead)) = variables::GONE.iter().find(|(gone, _)| *gone == name) {
         let advice = Remedy::VariableGone.with("name", name).with("instead", instead);
         return Finding::warning("environment", text, advice);
