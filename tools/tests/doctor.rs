@@ -170,6 +170,18 @@ fn line_that_forbids_the_module_is_named_and_made_a_comment() {
     assert_eq!(planted.examine(&[command.into()]).steps()[0]["remedy"], "module-load");
 }
 
+#[test]
+fn directory_in_place_of_the_node_is_removed_on_the_host() {
+    if !can("unshare -m mount -t tmpfs test /mnt") {
+        return;
+    }
+    let sh = "dev; mkdir /dev/gdrdrv; export container=docker";
+    let report = State { is_real: true, sh, ..HEALTHY }.examine();
+    report.finds("problem", "gdrdrv", "device node", "a directory");
+    let text = report.steps()[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("on the host, remove the directory /dev/gdrdrv") && text.contains("--device"), "{text}");
+}
+
 /// The call never ends. The limit is so long that all other calls end within it, even on a slow computer.
 #[test]
 fn call_that_hangs_is_named_while_doctor_waits_and_in_the_report() {

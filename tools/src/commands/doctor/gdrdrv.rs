@@ -73,7 +73,12 @@ impl Module {
 
     fn no_node(&self, container: Option<&Container>) -> Finding {
         let (value, advice) = if fs::symlink_metadata(NODE).is_ok() {
-            (format!("{NODE} is no device: see `ls -l {NODE}`"), Remedy::NodeReplace.into())
+            let kind = if is_directory() {
+                "a directory, which Docker's -v makes where a host has no node"
+            } else {
+                "no device"
+            };
+            (format!("{NODE} is {kind}: see `ls -ld {NODE}`"), Remedy::NodeReplace.into())
         } else {
             let (state, advice) = self.absent();
             (format!("there is no {NODE}, and the module is {state}"), advice)
@@ -84,8 +89,15 @@ impl Module {
 
     /// Returns the remedy that gets the device node into the container.
     fn in_container(&self, container: Option<&Container>) -> Option<Advice> {
-        let load = if self.is_loaded { "" } else { "load the module on the host (modprobe gdrdrv), and " };
-        Some(container?.node.with("host", load))
+        let on_host = if is_directory() {
+            "on the host, remove the directory /dev/gdrdrv, load the module and make the node (rmdir /dev/gdrdrv && \
+             gdrdrv-load); then, without -v for it, "
+        } else if self.is_loaded {
+            ""
+        } else {
+            "load the module on the host (modprobe gdrdrv), and "
+        };
+        Some(container?.node.with("host", on_host))
     }
 
     /// Returns how far the installation of the module got, and what to do. It looks for sources of the GPU driver where
@@ -165,6 +177,11 @@ impl Module {
         };
         Finding::problem(subject, format!("{errno:?} ({}){why}", errno.desc()), advice)
     }
+}
+
+/// Returns whether a directory is in place of the device node.
+fn is_directory() -> bool {
+    fs::symlink_metadata(NODE).is_ok_and(|node| node.is_dir())
 }
 
 /// Returns whether this process is a systemd service with PrivateDevices. Such a service has a /dev without the devices
