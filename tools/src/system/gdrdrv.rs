@@ -52,6 +52,18 @@ pub(crate) fn is_loaded() -> bool {
     modules.lines().any(|line| line.starts_with("gdrdrv ")) || files.iter().any(|file| Path::new(file).exists())
 }
 
+/// Returns whether a directory of a kernel's modules has the module.
+pub(crate) fn is_built(modules: &Path) -> bool {
+    files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko"))
+}
+
+/// Returns the last kernel for which the module is built.
+pub(crate) fn built_for_other_kernel() -> Option<String> {
+    let kernels = files::matching(Path::new("/lib/modules"), "");
+    let other = kernels.iter().rev().find(|modules| is_built(modules))?;
+    Some(other.file_name()?.to_string_lossy().into_owned())
+}
+
 /// Returns a command that starts `gdrdrv-load`, whose text this program has, so that it need not be installed.
 fn gdrdrv_load() -> Command {
     const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");

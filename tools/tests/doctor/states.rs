@@ -123,6 +123,9 @@ module_and_machine {
     bad [ModuleInstall] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules" args "--for mscclpp";
     bad [ModuleHeaders] emulated "--no-gdrdrv" sh "sources";
     bad [ModuleSources] emulated "--no-gdrdrv" sh "headers";
+    // The kernel was updated. For the other kernel, the module is built, or not.
+    bad [KernelReboot] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test";
+    bad [ModuleHeaders] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test; >/lib/modules/7.99.0-test/modules.dep";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE";
@@ -373,7 +376,7 @@ not_run! {
         DriverNodes FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
         ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
-        EngineModule;
+        EngineModule KernelReboot;
     "changes the policy or the limits of the system" OpenFilesHard NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
     "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu
         UcxPlugin;

@@ -114,7 +114,7 @@ impl Module {
         let kernel = files::text("/proc/sys/kernel/osrelease").unwrap_or_default();
         let modules = Path::new("/lib/modules").join(&kernel);
         let dkms = files::matching(Path::new("/var/lib/dkms/gdrdrv"), "");
-        if files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko")) {
+        if gdrdrv::is_built(&modules) {
             let allowed = if gdrdrv::signed_only() { Remedy::ModuleSigned } else { Remedy::ModuleLoad };
             let version = dkms.iter().find(|version| version.join("source").exists());
             return match (gdrdrv::stale(&kernel), version) {
@@ -127,6 +127,12 @@ impl Module {
                 (Some(3), _) => (STALE, Remedy::DriverInstall.into()),
                 _ => (BUILT, forbidden().unwrap_or(allowed.into())),
             };
+        }
+        // A kernel without a list of its modules was removed while it ran, as by an update.
+        if !modules.join("modules.dep").exists()
+            && let Some(other) = gdrdrv::built_for_other_kernel()
+        {
+            return ("built for another kernel only", Remedy::KernelReboot.with("kernel", kernel).with("other", other));
         }
         if dkms.is_empty() && files::matching(Path::new("/usr/src"), "gdrdrv-").is_empty() {
             return ("not installed", Remedy::ModuleInstall.into());

@@ -85,6 +85,8 @@ remedies! {
         "dkms install --force gdrdrv/{version}" "modprobe gdrdrv";
     ModuleStaleByHand "rebuild the module for the GPU driver in use, in the directory of its sources" "make driver"
         "make drv_install" "modprobe gdrdrv";
+    KernelReboot "reboot into Linux {other}, for which the module is built: the modules of the running {kernel} are gone, as after \
+        an update" "reboot";
     ModuleDummy "unload both, keep the latter from loading, build gdrdrv against the sources of the GPU driver in use, and \
         load it" "modprobe -r gdrdrv nv-p2p-dummy" "echo blacklist nv-p2p-dummy >/etc/modprobe.d/nv-p2p-dummy.conf"
         "modprobe gdrdrv";
