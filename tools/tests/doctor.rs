@@ -171,6 +171,15 @@ fn line_that_forbids_the_module_is_named_and_made_a_comment() {
 }
 
 #[test]
+fn error_of_a_failed_build_is_in_the_report() {
+    if !can("unshare -m mount -t tmpfs test /mnt") {
+        return;
+    }
+    let report = State { emulated: "--no-gdrdrv", sh: "driver; failed 2.3 $(uname -r)", ..HEALTHY }.examine();
+    report.finds("problem", "gdrdrv", "device node", "could not build it: gdrdrv.c:10:9: error: assignment of");
+}
+
+#[test]
 fn directory_in_place_of_the_node_is_removed_on_the_host() {
     if !can("unshare -m mount -t tmpfs test /mnt") {
         return;

@@ -1,7 +1,7 @@
 //! The versions of the kernel module.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gdrcopy::Version;
@@ -62,6 +62,37 @@ pub(crate) fn built_for_other_kernel() -> Option<String> {
     let kernels = files::matching(Path::new("/lib/modules"), "");
     let other = kernels.iter().rev().find(|modules| is_built(modules))?;
     Some(other.file_name()?.to_string_lossy().into_owned())
+}
+
+/// A build by DKMS that failed.
+pub(crate) struct FailedBuild {
+    pub(crate) version: Option<Version>,
+    pub(crate) log: PathBuf,
+    /// The first line of the log with an error.
+    pub(crate) error: String,
+}
+
+/// Returns the build for a kernel that failed, of the last of these versions in DKMS's tree.
+pub(crate) fn failed_build(versions: &[PathBuf], kernel: &str) -> Option<FailedBuild> {
+    for version in versions.iter().rev() {
+        let log = version.join("build/make.log");
+        let text = files::lossy(&log);
+        // The first line of a log names the kernel.
+        if !text.lines().next().unwrap_or_default().split(' ').any(|word| word == kernel) {
+            continue;
+        }
+        // A compiler's line says more than make's, such as `make: *** [all] Error 2`.
+        let of_compiler = text.lines().find(|line| line.to_lowercase().contains("error: "));
+        let error = of_compiler.or_else(|| text.lines().find(|line| line.contains("*** ")))?.trim().to_owned();
+        return Some(FailedBuild { version: parse(&version.file_name()?.to_string_lossy()), log, error });
+    }
+    None
+}
+
+/// Returns the version `major.minor` at the beginning of a text such as `2.4.1`.
+fn parse(text: &str) -> Option<Version> {
+    let mut parts = text.split('.');
+    Some(Version::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// Returns a command that starts `gdrdrv-load`, whose text this program has, so that it need not be installed.

@@ -108,6 +108,12 @@ modules() {
 sources() { modules; mkdir /usr/src/gdrdrv-2.6; }
 headers() { sources; put /dev/null "$kernel/build/Makefile"; }
 driver() { headers; put /dev/null /usr/src/nvidia-580/nvidia/nv-p2p.c; }
+# Has DKMS's log say that the build of this version failed for this kernel.
+failed() {
+    put /dev/null "/var/lib/dkms/gdrdrv/$1/build/make.log"
+    printf '%s\n' "DKMS make.log for gdrdrv-$1 for kernel $2 (x86_64)" 'make: Entering directory' \
+        "gdrdrv.c:10:9: error: assignment of read-only member 'vm_flags'" 'make: *** [all] Error 2' >"/var/lib/dkms/gdrdrv/$1/build/make.log"
+}
 module() {
     driver; mkdir "$kernel/extra"; touch "$kernel/modules.order" "$kernel/modules.builtin"
     echo extra/gdrdrv.ko: >"$kernel/modules.dep"

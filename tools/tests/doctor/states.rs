@@ -127,6 +127,10 @@ module_and_machine {
     bad [KernelReboot] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test";
     bad [ModuleHeaders] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test; >/lib/modules/7.99.0-test/modules.dep";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver";
+    // DKMS's log has an error of the compiler for this kernel, an error for another kernel, or one of a newer version.
+    bad [ModuleTooOld] emulated "--no-gdrdrv" sh "driver; failed 2.3 $(uname -r)";
+    bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver; failed 2.3 6.0.0";
+    bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver; failed 2.6 $(uname -r)";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE";
     bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
@@ -376,7 +380,7 @@ not_run! {
         DriverNodes FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
         ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
-        EngineModule KernelReboot;
+        EngineModule KernelReboot ModuleTooOld;
     "changes the policy or the limits of the system" OpenFilesHard NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
     "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu
         UcxPlugin;

@@ -1,6 +1,7 @@
 //! The kernel module: whether it is loaded, whether this user may open it, and whether it matches the library.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::env;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -18,7 +19,7 @@ use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::libgdrapi::search::{self, SONAME};
 use crate::system::files;
-use crate::system::gdrdrv::{self, NODE, Refusal, Versions};
+use crate::system::gdrdrv::{self, FailedBuild, NODE, Refusal, Versions};
 
 pub(super) struct Module {
     is_loaded: bool,
@@ -102,14 +103,14 @@ impl Module {
 
     /// Returns how far the installation of the module got, and what to do. It looks for sources of the GPU driver where
     /// gdrdrv-c/dkms.conf does.
-    fn absent(&self) -> (&'static str, Advice) {
+    fn absent(&self) -> (Cow<'static, str>, Advice) {
         const STALE: &str = "stale: built for another GPU driver";
         const BUILT: &str = "built, but not loaded";
         if self.is_loaded && is_private_service() {
-            return ("loaded", Remedy::NodePrivate.into());
+            return ("loaded".into(), Remedy::NodePrivate.into());
         }
         if self.is_loaded {
-            return ("loaded", Remedy::NodeCreate.into());
+            return ("loaded".into(), Remedy::NodeCreate.into());
         }
         let kernel = files::text("/proc/sys/kernel/osrelease").unwrap_or_default();
         let modules = Path::new("/lib/modules").join(&kernel);
@@ -117,7 +118,7 @@ impl Module {
         if gdrdrv::is_built(&modules) {
             let allowed = if gdrdrv::signed_only() { Remedy::ModuleSigned } else { Remedy::ModuleLoad };
             let version = dkms.iter().find(|version| version.join("source").exists());
-            return match (gdrdrv::stale(&kernel), version) {
+            let (state, advice) = match (gdrdrv::stale(&kernel), version) {
                 // Without `dkms unbuild`, DKMS would install the old build again.
                 (Some(0), Some(version)) => {
                     let version = version.file_name().unwrap_or_default();
@@ -127,27 +128,36 @@ impl Module {
                 (Some(3), _) => (STALE, Remedy::DriverInstall.into()),
                 _ => (BUILT, forbidden().unwrap_or(allowed.into())),
             };
+            return (state.into(), advice);
         }
         // A kernel without a list of its modules was removed while it ran, as by an update.
         if !modules.join("modules.dep").exists()
             && let Some(other) = gdrdrv::built_for_other_kernel()
         {
-            return ("built for another kernel only", Remedy::KernelReboot.with("kernel", kernel).with("other", other));
+            let advice = Remedy::KernelReboot.with("kernel", kernel).with("other", other);
+            return ("built for another kernel only".into(), advice);
         }
         if dkms.is_empty() && files::matching(Path::new("/usr/src"), "gdrdrv-").is_empty() {
-            return ("not installed", Remedy::ModuleInstall.into());
+            return ("not installed".into(), Remedy::ModuleInstall.into());
         }
         let drivers = ["/usr/src", "/usr/src/kernel-modules"].map(|place| files::matching(Path::new(place), "nvidia"));
         let has_driver = drivers.iter().flatten().any(|directory| files::contains(directory, "nv-p2p.c", 3));
+        let mut state = Cow::Borrowed("installed, but not built for this kernel");
         let advice = match (modules.join("build/Makefile").exists(), has_driver) {
             (false, _) => {
                 let others = if has_driver { "" } else { " and the GPU driver's sources (…-dkms)" };
-                Remedy::ModuleHeaders.with("kernel", kernel).with("others", others)
+                Remedy::ModuleHeaders.with("kernel", &kernel).with("others", others)
             }
             (true, false) => Remedy::ModuleSources.into(),
-            (true, true) => Remedy::ModuleBuild.into(),
+            (true, true) => match gdrdrv::failed_build(&dkms, &kernel) {
+                Some(failed) => {
+                    state = format!("installed, but DKMS could not build it: {}", failed.error).into();
+                    failed_build(&failed)
+                }
+                None => Remedy::ModuleBuild.into(),
+            },
         };
-        ("installed, but not built for this kernel", advice)
+        (state, advice)
     }
 
     /// Returns the finding if the node exists, but opening it or querying the version fails.
@@ -194,6 +204,18 @@ fn is_directory() -> bool {
 /// of Linux itself.
 fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
+}
+
+/// Returns the remedy for a build that failed. An old module does not compile for a new kernel.
+fn failed_build(failed: &FailedBuild) -> Advice {
+    let is_of_source = failed.error.contains(".c:") || failed.error.contains(".h:");
+    match failed.version {
+        Some(version) if version < Version::API && is_of_source => {
+            let advice = Remedy::ModuleTooOld.with("version", version).with("newer", Version::API);
+            advice.with("log", failed.log.display())
+        }
+        _ => Remedy::ModuleBuild.into(),
+    }
 }
 
 /// Returns the remedy for a line of modprobe's configuration that keeps the module from being loaded, if there is one.

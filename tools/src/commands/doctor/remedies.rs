@@ -75,6 +75,8 @@ remedies! {
     ModuleSources "install the GPU driver's sources, with nv-p2p.c (package …-dkms), then build the module"
         "dkms autoinstall" "modprobe gdrdrv";
     ModuleBuild "build the module; if that fails, /var/lib/dkms/gdrdrv/*/build/make.log has the reason" "dkms autoinstall" "modprobe gdrdrv";
+    ModuleTooOld "install gdrdrv {newer} or later (package gdrdrv-dkms), as {version} does not compile for this kernel, by {log}; \
+        then load it" "modprobe gdrdrv";
     ModuleLoad "load the module; if the kernel refuses it, run this again as root, to have the kernel's log read"
         "modprobe gdrdrv";
     ModuleForbidden "comment out line {number} of {file}, `{line}`, by which {effect}; then load the module"
