@@ -52,6 +52,15 @@ pub(crate) fn is_loaded() -> bool {
     modules.lines().any(|line| line.starts_with("gdrdrv ")) || files.iter().any(|file| Path::new(file).exists())
 }
 
+/// Returns the version of the module that is installed for this kernel, which need not be the loaded one.
+pub(crate) fn installed() -> Option<Version> {
+    // Not every user has modinfo on the PATH. If errors also went to a pipe, output() would panic in a sandbox that refuses ioctl.
+    let mut modinfo = Command::new("sh");
+    modinfo.args(["-c", "PATH=$PATH:/usr/sbin:/sbin modinfo -F version gdrdrv"]);
+    let output = modinfo.stderr(Stdio::null()).output().ok()?;
+    parse(String::from_utf8_lossy(&output.stdout).trim_end())
+}
+
 /// Returns whether a directory of a kernel's modules has the module.
 pub(crate) fn is_built(modules: &Path) -> bool {
     files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko"))

@@ -117,7 +117,7 @@ failed() {
 module() {
     driver; mkdir "$kernel/extra"; touch "$kernel/modules.order" "$kernel/modules.builtin"
     echo extra/gdrdrv.ko: >"$kernel/modules.dep"
-    printf '.section .modinfo,"a"\n.asciz "gpu_driver=opensource"\n' | as -o "$kernel/extra/gdrdrv.ko" -; depmod
+    printf '.section .modinfo,"a"\n.asciz "gpu_driver=opensource"\n.asciz "version=2.6"\n' | as -o "$kernel/extra/gdrdrv.ko" -; depmod
 }
 # `installed` adds a GPU driver with this license. `loaded` adds one that is loaded but not installed, with these letters of
 # taint.

@@ -151,7 +151,8 @@ module_and_machine {
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE; refused 0";
     bad [ModuleDummy] file ("/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
     works [ModuleDummy] emulated "--cuda-version 13.3" file ("/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
-    bad [ModuleUpdate] emulated "--driver-version 1.9";
+    bad [ModuleUpdate] emulated "--driver-version 1.9" sh "modules";
+    bad [ModuleSwitch] emulated "--driver-version 1.9" sh "module";
     bad [LibraryUpdate] emulated "--min-api-version 3.0";
     works [NodeMode] is_fixed true emulated "--gdrdrv-errno EACCES --cuda-version 13.3";
     bad [NodeReplace] is_fixed true emulated "--gdrdrv-errno ENOTTY" sh "root";
@@ -166,8 +167,10 @@ module_and_machine {
     // The container has no node.
     bad [NodePod] emulated "--no-gdrdrv" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [NodeApptainer] emulated "--no-gdrdrv" sh "export APPTAINER_CONTAINER=/images/job.sif";
-    bad [EngineModule] emulated "--driver-version 2.0" sh "export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
-    bad [EngineModule] emulated "--driver-version 2.4" args "--for aws-ofi-nccl";
+    bad [EngineModule] emulated "--driver-version 2.0" sh "modules; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    bad [EngineModule] emulated "--driver-version 2.4" sh "modules" args "--for aws-ofi-nccl";
+    // A newer module is installed, but not loaded.
+    bad [ModuleSwitch] emulated "--driver-version 2.4" sh "module" args "--for aws-ofi-nccl";
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
@@ -380,7 +383,7 @@ not_run! {
         DriverNodes FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
         ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
-        EngineModule KernelReboot ModuleTooOld;
+        EngineModule KernelReboot ModuleTooOld ModuleSwitch;
     "changes the policy or the limits of the system" OpenFilesHard NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
     "installs another library, or mends a file system" LibraryUnread LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu
         UcxPlugin;

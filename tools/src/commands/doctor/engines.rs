@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use gdrcopy::Version;
 
+use super::gdrdrv;
 use super::libraries;
 use super::probe::Loaded;
 use super::remedies::{Advice, Remedy};
@@ -95,7 +96,8 @@ impl Engine {
         if let Some(version) = module
             && version < oldest_module
         {
-            let advice = Remedy::EngineModule.with("engine", self.name).with("oldest", oldest_module);
+            let update = || Remedy::EngineModule.with("engine", self.name).with("oldest", oldest_module);
+            let advice = gdrdrv::reload(version, oldest_module).unwrap_or_else(update);
             findings.push(self.too_old("gdrdrv", version, oldest_module, advice));
         }
         if self.has_plugin {

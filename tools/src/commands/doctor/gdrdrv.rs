@@ -236,11 +236,18 @@ fn is_unmapped(owner: u32) -> bool {
     !is_initial && files::number("/proc/sys/kernel/overflowuid") == Some(owner)
 }
 
+/// Returns the advice to reload the module, if the loaded one is older than this version, and the installed one is not.
+pub(super) fn reload(loaded: Version, oldest: Version) -> Option<Advice> {
+    let installed = gdrdrv::installed().filter(|installed| *installed >= oldest)?;
+    Some(Remedy::ModuleSwitch.with("installed", installed).with("loaded", loaded))
+}
+
 fn version(versions: &Versions) -> Finding {
     const SUBJECT: &str = "module version";
     let Versions { module, oldest_library } = versions;
     if *module < Version::OLDEST_GDRDRV {
-        let advice = Remedy::ModuleUpdate.with("oldest", Version::OLDEST_GDRDRV);
+        let update = || Remedy::ModuleUpdate.with("oldest", Version::OLDEST_GDRDRV);
+        let advice = reload(*module, Version::OLDEST_GDRDRV).unwrap_or_else(update);
         return Finding::problem(SUBJECT, format!("{module} is too old"), advice);
     }
     if *oldest_library > Version::API {

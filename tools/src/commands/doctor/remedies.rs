@@ -95,6 +95,8 @@ remedies! {
     ModuleUpdate "update the module to {oldest} or later (package gdrdrv-dkms)";
     ModuleReload "see the kernel's log, and reload the module; reboot if it cannot be unloaded" "dmesg | tail"
         "modprobe -r gdrdrv" "modprobe gdrdrv";
+    ModuleSwitch "gdrdrv {installed} is installed, but {loaded} is still loaded: end the programs that use it, and reload it, or \
+        reboot" "gdrcopy ps" "modprobe -r gdrdrv" "modprobe gdrdrv";
     NodeCreate "make the node" "mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0";
     NodeReplace "remove what is there, load the module, and make the node; start containers after that" "rm -rf /dev/gdrdrv"
         "modprobe gdrdrv" "mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0";
