@@ -97,6 +97,7 @@ dev() {
     mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; printf 'Character devices:\n120 gdrdrv\n' >devices
     mount --bind devices /proc/devices; export LD_PRELOAD="$driver"
 }
+capabilities() { dev; echo no library >cuda/libcuda.so.1; export container=docker; }
 node() { dev; mknod -m "${1:-666}" /dev/gdrdrv "${2:-c}" "${3:-120}" 0; }
 
 # Has no kernel module there. Each of the next functions adds something: the module's sources, the kernel's headers, the GPU
@@ -182,8 +183,19 @@ impl State {
 
     /// Returns whether the state has mounts of its own.
     pub(crate) fn is_private(&self) -> bool {
-        const WORDS: [&str; 10] =
-            ["root", "mount", "cuda", "dev", "node", "modules", "sources", "headers", "driver", "module"];
+        const WORDS: [&str; 11] = [
+            "root",
+            "mount",
+            "cuda",
+            "dev",
+            "capabilities",
+            "node",
+            "modules",
+            "sources",
+            "headers",
+            "driver",
+            "module",
+        ];
         self.sh.split([' ', ';', '\n']).any(|word| WORDS.contains(&word))
     }
 }

@@ -45,6 +45,10 @@ driver_and_gpu {
     real [GpuDocker] sh "cuda 100; export container=docker";
     real [GpuPodman] sh "cuda 100; export container=podman";
     real [GpuContainer] sh "cuda 100; export container=lxc";
+    // The variable leaves libcuda.so.1 out of the container. Without the GPU's nodes, that is not all that is missing.
+    real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
+    real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
+    real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
     bad [GpuPod] emulated "--fault cuInit:100" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [GpuApptainer] emulated "--fault cuInit:100" sh "export APPTAINER_CONTAINER=/images/job.sif";
     bad [GpuSlurm] emulated "--fault cuInit:100" sh "root; export SLURM_JOB_ID=7";
@@ -377,7 +381,7 @@ not_run! {
     "wants other hardware or firmware" GpuNone GpuUnseen GpuElsewhere GpuKind GpuWsl GpuReset Bar1Small;
     "wants that other programs end, or that a person reads the log" GpuFull GpuExclusive Bar1Full GpuHung SelfTestHung
         LibraryReports SelfTestLog;
-    "starts another container" GpuDocker GpuPodman GpuPod GpuApptainer GpuContainer GpuSlurm
+    "starts another container" GpuDocker GpuPodman GpuPod GpuApptainer GpuContainer GpuSlurm GpuCapabilities
         NodeDocker NodePodman NodePod NodeApptainer NodeContainer;
     "changes the GPU driver, its service, or its libcuda" DriverMissing DriverInstall DriverUpdate DriverOpen DriverMismatch
         DriverNodes FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::env;
+use std::path::Path;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
@@ -24,6 +25,9 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The variable by which NVIDIA's container toolkit passes GPUs into a container.
 const PASSED_IN: &str = "NVIDIA_VISIBLE_DEVICES";
+
+/// The variable by which NVIDIA's container toolkit passes parts of the GPU driver into a container.
+const CAPABILITIES: &str = "NVIDIA_DRIVER_CAPABILITIES";
 
 /// Errors of CUDA, with their cause and remedy. For other errors, [`Remedy::CudaError`] names nvidia-smi and the
 /// kernel's log.
@@ -101,11 +105,12 @@ pub(super) fn findings(
             findings.push(gpus(cuda, container));
         }
         Err(Failure { text, code: None }) => {
-            let remedy = match container {
-                Some(container) => container.gpu,
-                None => Remedy::DriverMissing,
+            let advice = match (without_compute(), container) {
+                (Some(list), _) => Remedy::GpuCapabilities.with("list", list),
+                (None, Some(container)) => container.gpu.into(),
+                (None, None) => Remedy::DriverMissing.into(),
             };
-            findings.push(Finding::problem("CUDA", format!("no CUDA driver: {text}"), remedy));
+            findings.push(Finding::problem("CUDA", format!("no CUDA driver: {text}"), advice));
         }
         Err(failure) => findings.push(broken("CUDA", failure, cuda.file.as_deref())),
     }
@@ -114,6 +119,14 @@ pub(super) fn findings(
         findings.push(Finding::problem("platform", value, Remedy::GpuWsl));
     }
     findings
+}
+
+/// Returns the parts of the driver that were passed into this container with the GPU's nodes, if CUDA is not among them.
+fn without_compute() -> Option<String> {
+    let list = env::var(CAPABILITIES).ok()?;
+    let has_compute = list.split(',').any(|part| ["compute", "all"].contains(&part.trim()));
+    let has_nodes = Path::new("/dev/nvidiactl").exists();
+    if has_nodes && !has_compute && !list.is_empty() { Some(list) } else { None }
 }
 
 /// Returns a CUDA version in the form `13.0`.

@@ -30,6 +30,8 @@ remedies! {
     GpuApptainer "start the container with --nv";
     GpuSlurm "request a GPU for the Slurm job: --gpus-per-node=1";
     GpuContainer "pass the GPU and its driver's libraries into the container";
+    GpuCapabilities "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility: it is {list}, so NVIDIA's container \
+        toolkit passes the GPU in without libcuda.so.1" "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …";
     GpuKind "use a data-center or RTX PRO GPU";
     GpuElsewhere "use a data-center or RTX PRO GPU: if one of the {count} other GPUs of this computer is of that kind, have it passed \
         to this process, from which it is hidden by {by}" "lspci -d 10de:";
