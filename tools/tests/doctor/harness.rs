@@ -97,8 +97,9 @@ dev() {
     mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; printf 'Character devices:\n120 gdrdrv\n' >devices
     mount --bind devices /proc/devices; export LD_PRELOAD="$driver"
 }
-capabilities() { dev; echo no library >cuda/libcuda.so.1; export container=docker; }
 node() { dev; mknod -m "${1:-666}" /dev/gdrdrv "${2:-c}" "${3:-120}" 0; }
+# Is a Docker container whose libcuda.so.1 does not open.
+capabilities() { dev; echo no library >cuda/libcuda.so.1; export container=docker; }
 
 # Has no kernel module there. Each of the next functions adds something: the module's sources, the kernel's headers, the GPU
 # driver's sources, and a module for the open GPU driver.

@@ -49,6 +49,11 @@ driver_and_gpu {
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
+    // The GPU's nodes are closed to this user. Their group may open them, or only root.
+    real [GpuGroup] sh "dev; export CU_INIT=100; mknod -m 660 /dev/nvidia0 c 195 0; chown 1:44 /dev/nvidia0; as_user";
+    real [GpuGroup] sh "dev; export CU_INIT=304; mknod -m 660 /dev/nvidiactl c 195 255; chown 1:44 /dev/nvidiactl; as_user";
+    real [GpuMode] sh "dev; export CU_INIT=100; mknod -m 600 /dev/nvidia-uvm c 511 0; chown 1:44 /dev/nvidia-uvm; as_user";
+    real [GpuUnseen] sh "dev; export CU_INIT=100; mknod -m 666 /dev/nvidia0 c 195 0; chown 1 /dev/nvidia0; as_user";
     bad [GpuPod] emulated "--fault cuInit:100" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [GpuApptainer] emulated "--fault cuInit:100" sh "export APPTAINER_CONTAINER=/images/job.sif";
     bad [GpuSlurm] emulated "--fault cuInit:100" sh "root; export SLURM_JOB_ID=7";
@@ -384,7 +389,7 @@ not_run! {
     "starts another container" GpuDocker GpuPodman GpuPod GpuApptainer GpuContainer GpuSlurm GpuCapabilities
         NodeDocker NodePodman NodePod NodeApptainer NodeContainer;
     "changes the GPU driver, its service, or its libcuda" DriverMissing DriverInstall DriverUpdate DriverOpen DriverMismatch
-        DriverNodes FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;
+        DriverNodes GpuGroup GpuMode FabricManager CudaMps CudaLicense CudaPermission CudaError CudaStub CudaCompat;
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
         ModuleBuild ModuleLoad ModuleForbidden ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
         EngineModule KernelReboot ModuleTooOld ModuleSwitch;

@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::env;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::unistd::{AccessFlags, Group, Uid, User, access};
 
 use super::environment::{Backends, Container};
 use super::probe::{self, Kind};
@@ -170,17 +173,20 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
         with_variable += &format!(", with {PASSED_IN}={list}");
     }
     let has_none = cuda.gpus.as_ref().is_ok_and(Vec::is_empty);
-    let remedy = if has_none && env::var_os(VISIBLE).is_some() && !probe::all_gpus().is_empty() {
-        Remedy::GpuHidden
+    let advice = if has_none && let Some((node, advice)) = closed_node() {
+        with_variable += &format!(": {node}");
+        advice
+    } else if has_none && env::var_os(VISIBLE).is_some() && !probe::all_gpus().is_empty() {
+        Remedy::GpuHidden.into()
     } else if let Some(container) = container {
-        container.gpu
+        container.gpu.into()
     } else if env::var_os("SLURM_JOB_ID").is_some() {
-        Remedy::GpuSlurm
+        Remedy::GpuSlurm.into()
     } else {
-        Remedy::GpuUnseen
+        Remedy::GpuUnseen.into()
     };
     match &cuda.gpus {
-        Ok(gpus) if gpus.is_empty() => Finding::problem("GPUs", format!("CUDA sees no GPU{with_variable}"), remedy),
+        Ok(gpus) if gpus.is_empty() => Finding::problem("GPUs", format!("CUDA sees no GPU{with_variable}"), advice),
         Ok(gpus) => Finding::ok("GPUs", format!("{}{with_variable}", gpus.len())),
         Err(failure) => broken("GPUs", failure, cuda.file.as_deref()),
     }
@@ -195,7 +201,36 @@ fn passed_in(container: Option<&Container>) -> Option<String> {
 /// Returns the finding that CUDA fails before it uses a GPU.
 fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Finding {
     let (cause, advice, _) = rate_error(failure.code.unwrap_or_default(), 0, file);
-    Finding::problem(subject, format!("{}: {cause}", failure.text), advice)
+    match closed_node() {
+        Some((node, of_node)) if advice.remedy == Remedy::DriverNodes => {
+            Finding::problem(subject, format!("{}: {node}", failure.text), of_node)
+        }
+        _ => Finding::problem(subject, format!("{}: {cause}", failure.text), advice),
+    }
+}
+
+/// Returns a text about the first node of the GPU driver that this user may not open by its mode, and the remedy.
+fn closed_node() -> Option<(String, Advice)> {
+    let flags = AccessFlags::R_OK | AccessFlags::W_OK;
+    let mut nodes = files::matching(Path::new("/dev"), "nvidia");
+    // Programs with CUDA open these. Directories such as /dev/nvidia-caps are not among them.
+    nodes.retain(|node| {
+        let name = node.to_string_lossy();
+        let number = name.trim_start_matches("/dev/nvidia");
+        ["ctl", "-uvm"].contains(&number) || number.parse::<u32>().is_ok()
+    });
+    let node = nodes.into_iter().find(|node| access(node, flags) == Err(Errno::EACCES))?;
+    let status = node.metadata().ok()?;
+    let (mode, group) = (status.mode() & 0o7777, status.gid());
+    let text = format!("{} has mode {mode:03o}, owner {}:{group}", node.display(), status.uid());
+    let name = Group::from_gid(group.into()).ok().flatten().map_or(group.to_string(), |group| group.name);
+    let user = User::from_uid(Uid::current()).ok().flatten().map_or(Uid::current().to_string(), |user| user.name);
+    let advice = if mode & 0o060 == 0o060 && group != 0 {
+        Remedy::GpuGroup.with("group", name).with("user", user).with("file", node.display())
+    } else {
+        Remedy::GpuMode.with("file", node.display())
+    };
+    Some((text, advice))
 }
 
 // ---- Each GPU ----

@@ -26,6 +26,10 @@ remedies! {
     GpuUnseen "load the GPU driver; if that fails, the kernel's log has NVRM lines" "nvidia-smi -L" "modprobe nvidia";
     GpuDocker "start the container with --gpus all, which needs NVIDIA's container toolkit";
     GpuPodman "start the container with --device nvidia.com/gpu=all, which needs NVIDIA's container toolkit";
+    GpuGroup "{file} is for the group {group}: have root add this user to it, then log in again (a container: --group-add); or \
+        have the GPU driver open its nodes to all (NVreg_DeviceFileMode=0666)" "usermod -aG {group} {user}";
+    GpuMode "have root open {file} to this user; for good, by NVreg_DeviceFileMode=0666 of the module nvidia, in modprobe.d"
+        "chmod 666 /dev/nvidia*";
     GpuPod "request the GPU in the pod's limits: nvidia.com/gpu: 1";
     GpuApptainer "start the container with --nv";
     GpuSlurm "request a GPU for the Slurm job: --gpus-per-node=1";
