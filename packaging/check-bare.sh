@@ -16,10 +16,11 @@ cargo fetch --quiet --locked
 home=/home/user
 rust=/usr/local/rust
 
-# as_user COMMAND...: runs a command in the tree as a user that is not root.
+# as_user COMMAND...: runs a command in the tree as a user that is not root. Tests of progress bars need pseudo-terminals.
 as_user() {
     unshare --mount --pid --net --fork sh -c '
-        ip link set lo up && mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && mount --bind "$1" "$0$2" && mount --bind "$3" "$0$4" || exit
+        ip link set lo up && mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" &&
+            mount -t devpts -o ptmxmode=0666 devpts "$0/dev/pts" && mount --bind "$1" "$0$2" && mount --bind "$3" "$0$4" || exit
         shift 4
         exec "$@"' "$tree" "$(rustc --print sysroot)" "$rust" "${CARGO_HOME:-$HOME/.cargo}/registry" "$home/.cargo/registry" \
         chroot --userspec=1000:1000 "$tree" \
