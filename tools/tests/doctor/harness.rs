@@ -290,8 +290,9 @@ impl Report {
         let steps = self.steps();
         for (number, step) in steps.iter().enumerate() {
             assert!(!steps[..number].contains(step), "twice: {step}");
-            // More braces than those of the JSON would be around a word that was not filled in. awk has braces itself.
-            let text = step.to_string().replace("{print $1}", "");
+            // More braces than those of the JSON would be around a word that was not filled in. awk and the shell have
+            // braces themselves.
+            let text = step.to_string().replace("{print $1}", "").replace("${", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");
         }
     }

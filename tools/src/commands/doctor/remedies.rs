@@ -137,7 +137,7 @@ remedies! {
 
     // ---- The library ----
     LibraryInstall "install libgdrapi (package libgdrapi, or make lib_install); if it is, have the loader see it" "ldconfig";
-    LibraryPath "have the loader find the directory" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
+    LibraryPath "have the loader find the directory" "export LD_LIBRARY_PATH={directory}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}";
     LibraryLink "add the link" "ln -sf {target} {link}";
     LibraryRelink "{link} does not open ({reason}): have it lead to {target}, which is beside it" "ln -sfn {target} {link}";
     LibraryRelinkBoth "{soname} and {plain} are texts, as git and zip leave in place of links: have them lead to {target}, which is \
@@ -159,7 +159,7 @@ remedies! {
     LibraryName "name a libgdrapi file for this CPU";
     LibraryUpdate "update libgdrapi to {oldest} or later, in place of {file}";
     LibraryOrder "{file} hides {newer}, which is newer: have the loader search {directory} first; or remove the old file, and run \
-        ldconfig as root" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
+        ldconfig as root" "export LD_LIBRARY_PATH={directory}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}";
     LibraryOld "have programs load libgdrapi {oldest}, as {version} does not work without gdrdrv; or load that" "modprobe gdrdrv";
     LibraryOther "do not use {file} here: use another library, and report this one";
     LibraryReports "the library reports: {line}";
