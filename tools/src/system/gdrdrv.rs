@@ -92,7 +92,8 @@ pub(crate) fn failed_build(versions: &[PathBuf], kernel: &str) -> Option<FailedB
         }
         // A compiler's line says more than make's, such as `make: *** [all] Error 2`.
         let of_compiler = text.lines().find(|line| line.to_lowercase().contains("error: "));
-        let error = of_compiler.or_else(|| text.lines().find(|line| line.contains("*** ")))?.trim().to_owned();
+        let of_make = text.lines().find(|line| line.contains("*** "));
+        let error = of_compiler.or(of_make)?.trim().to_owned();
         return Some(FailedBuild { version: parse(&version.file_name()?.to_string_lossy()), log, error });
     }
     None

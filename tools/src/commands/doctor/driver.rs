@@ -195,7 +195,8 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
 /// Returns the list of GPUs that were passed into the container, unless these are all.
 fn passed_in(container: Option<&Container>) -> Option<String> {
     container?;
-    env::var(PASSED_IN).ok().filter(|list| list != "all")
+    let list = env::var(PASSED_IN).ok()?;
+    if list == "all" { None } else { Some(list) }
 }
 
 /// Returns the finding that CUDA fails before it uses a GPU.
@@ -223,8 +224,14 @@ fn closed_node() -> Option<(String, Advice)> {
     let status = node.metadata().ok()?;
     let (mode, group) = (status.mode() & 0o7777, status.gid());
     let text = format!("{} has mode {mode:03o}, owner {}:{group}", node.display(), status.uid());
-    let name = Group::from_gid(group.into()).ok().flatten().map_or(group.to_string(), |group| group.name);
-    let user = User::from_uid(Uid::current()).ok().flatten().map_or(Uid::current().to_string(), |user| user.name);
+    let mut name = group.to_string();
+    if let Ok(Some(known)) = Group::from_gid(group.into()) {
+        name = known.name;
+    }
+    let mut user = Uid::current().to_string();
+    if let Ok(Some(known)) = User::from_uid(Uid::current()) {
+        user = known.name;
+    }
     let advice = if mode & 0o060 == 0o060 && group != 0 {
         Remedy::GpuGroup.with("group", name).with("user", user).with("file", node.display())
     } else {
@@ -278,13 +285,15 @@ fn other_gpu(visible: &[Gpu], container: Option<&Container>) -> Advice {
     // CUDA_VISIBLE_DEVICES takes the numbers that GPUs have without it.
     let unhidden = if env::var_os(VISIBLE).is_some() { probe::all_gpus() } else { Vec::new() };
     let all = if unhidden.len() < visible.len() { visible } else { &unhidden };
-    let is_visible = |gpu: &&Gpu| visible.iter().any(|other| other.device.pci_address == gpu.device.pci_address);
-    let mut good: Vec<_> = all.iter().filter(|gpu| gpu.rdma == Some(true)).collect();
+    let mut good: Vec<_> = all.iter().collect();
+    good.retain(|gpu| gpu.rdma == Some(true));
+    let mut visible_and_good = good.clone();
+    visible_and_good.retain(|gpu| visible.iter().any(|shown| shown.device.pci_address == gpu.device.pci_address));
     let mut hidden = String::new();
-    if good.iter().any(is_visible) {
-        good.retain(is_visible);
-    } else {
+    if visible_and_good.is_empty() {
         hidden = format!(", which {VISIBLE}={} hides", env::var(VISIBLE).unwrap_or_default());
+    } else {
+        good = visible_and_good;
     }
     if !good.is_empty() {
         let numbers: Vec<_> = good.iter().map(|gpu| gpu.device.number.to_string()).collect();

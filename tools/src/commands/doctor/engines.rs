@@ -7,7 +7,7 @@ use gdrcopy::Version;
 
 use super::gdrdrv;
 use super::libraries;
-use super::probe::Loaded;
+use super::probe::{Failure, Loaded};
 use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use super::settings::{PLUGIN, Settings};
@@ -62,9 +62,15 @@ impl Engine {
         let mut library = None;
         let mut findings = Vec::new();
         let mut asked_for = "";
-        let directory = settings.environment.get(libraries::DIRECTORY_OF_DPDK).filter(|_| self.id == "dpdk");
+        let mut directory = None;
+        if self.id == "dpdk" {
+            directory = settings.environment.get(libraries::DIRECTORY_OF_DPDK);
+        }
         for &name in self.libraries {
-            let file = directory.map_or(name.into(), |directory| PathBuf::from(format!("{directory}/{name}")));
+            let mut file = PathBuf::from(name);
+            if let Some(directory) = directory {
+                file = format!("{directory}/{name}").into();
+            }
             match libraries::load(file) {
                 Ok(loaded) => {
                     findings = vec![Finding::ok(name, libraries::describe(&loaded))];
@@ -72,10 +78,7 @@ impl Engine {
                     asked_for = name;
                     break;
                 }
-                Err(why) => {
-                    let of_directory = directory.and_then(|directory| libraries::directory_of_dpdk(directory));
-                    findings.push(of_directory.unwrap_or_else(|| why.finding(name, libraries::missing(name))));
-                }
+                Err(why) => findings.push(not_loaded(name, directory, &why)),
             }
         }
         let [mut oldest, oldest_module] = self.oldest;
@@ -89,15 +92,19 @@ impl Engine {
             && let Some(version) = library.release()
             && version < oldest
         {
-            let update = || Remedy::LibraryUpdate.with("oldest", oldest).with("file", library.file.display());
-            let advice = libraries::newer_first(asked_for, library).unwrap_or_else(update);
+            let mut advice = Remedy::LibraryUpdate.with("oldest", oldest).with("file", library.file.display());
+            if let Some(newer) = libraries::newer_first(asked_for, library) {
+                advice = newer;
+            }
             findings.push(self.too_old("libgdrapi", version, oldest, advice));
         }
         if let Some(version) = module
             && version < oldest_module
         {
-            let update = || Remedy::EngineModule.with("engine", self.name).with("oldest", oldest_module);
-            let advice = gdrdrv::reload(version, oldest_module).unwrap_or_else(update);
+            let mut advice = Remedy::EngineModule.with("engine", self.name).with("oldest", oldest_module);
+            if let Some(reload) = gdrdrv::reload(version, oldest_module) {
+                advice = reload;
+            }
             findings.push(self.too_old("gdrdrv", version, oldest_module, advice));
         }
         if self.has_plugin {
@@ -109,6 +116,16 @@ impl Engine {
     fn too_old(&self, part: &str, version: Version, oldest: Version, advice: Advice) -> Finding {
         Finding::problem("version", format!("{part} {version}, and {} needs {oldest}", self.name), advice)
     }
+}
+
+/// Returns the finding that libgdrapi is not loaded by this name, which DPDK looks up in a directory.
+fn not_loaded(name: &'static str, directory: Option<&String>, why: &Failure) -> Finding {
+    if let Some(directory) = directory
+        && let Some(finding) = libraries::directory_of_dpdk(directory)
+    {
+        return finding;
+    }
+    why.finding(name, libraries::missing(name))
 }
 
 fn rate_plugin(settings: &Settings) -> Finding {

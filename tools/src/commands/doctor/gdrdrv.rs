@@ -238,7 +238,10 @@ fn is_unmapped(owner: u32) -> bool {
 
 /// Returns the advice to reload the module, if the loaded one is older than this version, and the installed one is not.
 pub(super) fn reload(loaded: Version, oldest: Version) -> Option<Advice> {
-    let installed = gdrdrv::installed().filter(|installed| *installed >= oldest)?;
+    let installed = gdrdrv::installed()?;
+    if installed < oldest {
+        return None;
+    }
     Some(Remedy::ModuleSwitch.with("installed", installed).with("loaded", loaded))
 }
 
@@ -246,8 +249,10 @@ fn version(versions: &Versions) -> Finding {
     const SUBJECT: &str = "module version";
     let Versions { module, oldest_library } = versions;
     if *module < Version::OLDEST_GDRDRV {
-        let update = || Remedy::ModuleUpdate.with("oldest", Version::OLDEST_GDRDRV);
-        let advice = reload(*module, Version::OLDEST_GDRDRV).unwrap_or_else(update);
+        let mut advice = Remedy::ModuleUpdate.with("oldest", Version::OLDEST_GDRDRV);
+        if let Some(reload) = reload(*module, Version::OLDEST_GDRDRV) {
+            advice = reload;
+        }
         return Finding::problem(SUBJECT, format!("{module} is too old"), advice);
     }
     if *oldest_library > Version::API {

@@ -24,7 +24,10 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
     let mut findings = Vec::new();
     for Candidate { place, file } in &search::candidates() {
         let maker = Maker::of(file);
-        let what = unread(file).map_or(maker.describe(), Errno::desc);
+        let what = match unread(file) {
+            Some(errno) => errno.desc(),
+            None => maker.describe(),
+        };
         let value = format!("{} ({what}), by {place}", file.display());
         findings.push(match maker {
             Maker::None => Finding::warning("on the path", value, repair(file, &Failure::default())),
@@ -73,7 +76,7 @@ pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     if !name.contains('/') {
         return missing(&name);
     }
-    let is_closed = unread(library).is_some_and(|errno| errno != Errno::ENOENT);
+    let is_closed = !matches!(unread(library), None | Some(Errno::ENOENT));
     if is_closed || search::is_object(library) && !search::is_foreign(library) {
         return repair(library, why);
     }
@@ -213,7 +216,10 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         _ if why.text.contains("undefined symbol: gdr_") && !why.text.ends_with("gdr_open") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
-    let reason = errno.map_or(&*why.text, |errno| errno.desc());
+    let reason = match errno {
+        Some(errno) => errno.desc(),
+        None => &why.text,
+    };
     let remedy = remedy.with("needed", needed).with("oldest", Version::OLDEST_GDRDRV);
     remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", reason)
 }
@@ -348,8 +354,10 @@ pub(super) fn newer_first(name: &str, library: &Loaded) -> Option<Advice> {
 /// Returns the advice to not preload a library, if it is preloaded, and hides a newer one.
 pub(super) fn not_preloaded(library: &Path) -> Option<Advice> {
     for preload in search::preloads() {
-        let loaded = search::of_preloaded(preload.file.clone());
-        if loaded.is_some_and(|loaded| search::real(&loaded) == search::real(library)) && hides_newer(library) {
+        if let Some(loaded) = search::of_preloaded(preload.file.clone())
+            && search::real(&loaded) == search::real(library)
+            && hides_newer(library)
+        {
             return Some(without(&preload));
         }
     }

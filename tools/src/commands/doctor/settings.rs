@@ -140,7 +140,14 @@ impl Settings {
     pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
         let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);
-        let plugin = [&own, &other].into_iter().flatten().find_map(|directory| plugin_in(directory));
+        let mut plugin = None;
+        for directory in [&other, &own] {
+            if let Some(directory) = directory
+                && let Some(file) = plugin_in(directory)
+            {
+                plugin = Some(file);
+            }
+        }
         (own, plugin)
     }
 
