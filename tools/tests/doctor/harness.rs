@@ -64,7 +64,7 @@ void *gdr_open(void) { return 0; } void gdr_runtime_get_version(int *major, int 
 newer() {
     mkdir libc; echo 'GLIBC_2.94 { later; };' >map; echo 'int later(void) { return 0; }' >later.c
     gcc -shared -nostdlib -Wl,-soname,libc.so.6,--version-script,map later.c -o libc/libc.so.6
-    echo 'int later(void); void *gdr_open(void) { return later() ? 0 : 0; }' >newer.c
+    echo 'int later(void); void *gdr_open(void) { return later() ? (void *)0 : 0; }' >newer.c
     gcc -shared -fPIC -nostdlib newer.c libc/libc.so.6 -o newer.so
 }
 both "$ours" right
