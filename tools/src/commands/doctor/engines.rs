@@ -21,6 +21,8 @@ pub(super) struct Engine {
     pub(super) name: &'static str,
     /// The names by which the engine asks the loader for the library, one after the other.
     libraries: &'static [&'static str],
+    /// The variable with the directory of the library, for engines that look there instead.
+    directory: Option<&'static str>,
     /// The oldest release of the library that the engine accepts, and that of the module.
     oldest: [Version; 2],
     /// True if the engine does not use libgdrapi when the module does not work.
@@ -30,7 +32,7 @@ pub(super) struct Engine {
 }
 
 const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'static str], oldest: Version) -> Engine {
-    Engine { id, name, libraries, oldest: [oldest; 2], module_only: false, has_plugin: false }
+    Engine { id, name, libraries, directory: None, oldest: [oldest; 2], module_only: false, has_plugin: false }
 }
 
 const ANY: Version = Version::OLDEST_GDRDRV;
@@ -53,7 +55,7 @@ pub(super) static ENGINES: [Engine; 9] = [
     Engine { module_only: true, ..engine("mscclpp", "MSCCL++", &[SONAME], Version::new(2, 5)) },
     Engine { has_plugin: true, oldest: WITH_INFO_V2, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
     engine("tensorrt-llm", "TensorRT-LLM", &[PLAIN_NAME], ANY),
-    engine("dpdk", "DPDK", &[PLAIN_NAME], ANY),
+    Engine { directory: Some(libraries::DIRECTORY_OF_DPDK), ..engine("dpdk", "DPDK", &[PLAIN_NAME], ANY) },
 ];
 
 impl Engine {
@@ -63,8 +65,8 @@ impl Engine {
         let mut findings = Vec::new();
         let mut asked_for = "";
         let mut directory = None;
-        if self.id == "dpdk" {
-            directory = settings.environment.get(libraries::DIRECTORY_OF_DPDK);
+        if let Some(variable) = self.directory {
+            directory = settings.environment.get(variable);
         }
         for &name in self.libraries {
             let mut file = PathBuf::from(name);
