@@ -17,7 +17,7 @@
 enum { MISMATCH = 1, UNUSABLE = 2 };
 
 #define LARGEST (16UL << 20)
-#define COPIES 1000 /* copies per measurement; of large sizes there are fewer, 16 MiB in all */
+#define COPIES 1000 /* copies per measurement; fewer if they are more than 16 MiB together */
 #define UNALIGNED 3
 
 static gdr_mh_t pinned;

@@ -136,8 +136,8 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
     })
 }
 
-/// Unmaps a buffer's whole mapping, whatever range the caller passes, because DPDK passes the device address, and
-/// other programs another size. Copies through the mapping fail from then on.
+/// Unmaps a buffer's whole mapping, whatever `va` and `size` are, because DPDK passes the device address in `va`, and
+/// other programs pass a `size` that differs from the mapping's. Copies through the mapping fail from then on.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {
         let Some(mapping) = &buffer.mapping else {

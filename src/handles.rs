@@ -114,7 +114,8 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns this process's table for a call that has found a live handle. Fails only in a child forked after that.
+    /// Returns this process's table. The caller has found a live handle, so there is a table, except in a child that
+    /// was forked off after the handle was found.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
@@ -252,7 +253,7 @@ impl<T: Kind> Handle<T> {
         }
         let mut place = self.lock()?;
         let result = work(self.object(&mut place)?)?;
-        // A child that is forked off from now on can still close its copies of the descriptors, by `gdr_close`.
+        // A child that is forked off from now on can still close its copy of the object's descriptor, by `gdr_close`.
         self.slot.show_ending();
         *place = None;
         drop(place);

@@ -1,4 +1,4 @@
-//! The objects that handles stand for.
+//! The objects that handles stand for, which are open drivers and pins.
 #![forbid(unsafe_code)]
 
 use gdrcopy_core::sync::Mutex;
@@ -40,7 +40,7 @@ pub(crate) struct Holder {
 pub(crate) trait Kind: Sized + 'static {
     /// The state of a slot while it is a live handle of such an object.
     const STATE: u32;
-    /// The argument's name in errors.
+    /// The name that errors give to an argument which must be a handle of such an object.
     const ARGUMENT: &'static str;
 
     /// Returns the holder's place for such an object.

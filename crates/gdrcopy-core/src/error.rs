@@ -182,7 +182,7 @@ pub enum Error {
     },
 }
 
-/// Names of calls to the driver in errors and logs. The driver's other commands have names of the same form.
+/// Names of calls to the driver in errors and logs. The ioctls that are not listed here are called `ioctl NAME`, too.
 pub mod call {
     pub const OPEN: &str = "open of /dev/gdrdrv";
     pub const OPEN_DEVICE_PATH: &str = "open of the file given as device path";
@@ -202,7 +202,7 @@ pub struct OsError(Errno);
 impl OsError {
     /// Wraps the errno of a call that has just failed.
     #[cold]
-    #[inline(never)] // The functions that pin and unmap then save fewer registers.
+    #[inline(never)] // If this were inlined, the functions that pin and unmap would save more registers.
     fn new(errno: Errno) -> OsError {
         OsError(match errno {
             // nix has no name for numbers internal to the kernel, but libc's errno still holds them.

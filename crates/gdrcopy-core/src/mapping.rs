@@ -34,7 +34,7 @@ impl RawMapping {
         RawMapping { region, of_pin, device_address, head: head as u32, mapping_type, len }
     }
 
-    /// The device address of byte 0, which is the pin's address.
+    /// The device address of the mapping's byte 0, which is the pin's address.
     #[inline]
     pub fn device_address(&self) -> u64 {
         self.device_address
@@ -46,13 +46,13 @@ impl RawMapping {
         &self.region
     }
 
-    /// The offset of byte 0 in the region.
+    /// The offset of the mapping's byte 0 in the region, in bytes.
     #[inline]
     pub fn head(&self) -> usize {
         self.head as usize
     }
 
-    /// CPU address of byte 0.
+    /// The CPU address of the mapping's byte 0.
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.first_page().wrapping_add(self.head())

@@ -39,7 +39,7 @@ impl Log for Stderr {
     /// Writes one line, in one `write`, so that lines of several threads and processes do not mix. Takes no lock of a
     /// standard stream, because a forked child may inherit it locked.
     fn log(&self, record: &Record<'_>) {
-        // Writing is a cancellation point.
+        // Writing is a cancellation point, at which `pthread_cancel` would otherwise unwind this function.
         let _deferred = Deferred::new();
         let errno = Errno::last();
         let prefix = match record.level() {
@@ -58,8 +58,8 @@ impl Log for Stderr {
     fn flush(&self) {}
 }
 
-/// The largest size of a line in bytes. The rest of a longer line is cut off. The line is on the stack, because calls
-/// that close, unpin or unmap log even if there is no memory.
+/// The largest size of a line in bytes. The rest of a longer line is cut off. The line is on the stack, because some
+/// functions, such as `gdr_close`, must be able to log an error when no memory is left.
 const SIZE: usize = 1024;
 /// The end of a line that was cut off.
 const CUT: &[u8] = b"...\n";

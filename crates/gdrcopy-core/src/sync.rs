@@ -10,8 +10,8 @@ use nix::sys::pthread::pthread_self;
 /// A mutex of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
 /// state is valid at every point where a panic can occur.
 ///
-/// With `--cfg gdrapi_tsan`, each lock loads what the last unlock stored, so ThreadSanitizer sees their order.
-/// Otherwise it can miss the order, because the slow path of std's locks is precompiled without instrumentation.
+/// With `--cfg gdrapi_tsan`, each lock loads what the last unlock stored, so ThreadSanitizer sees that the unlock came
+/// first. Otherwise it can miss that, because the slow path of std's locks is precompiled without instrumentation.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     /// The thread that has locked the mutex by [`Mutex::lock_unless_here`], or 0.

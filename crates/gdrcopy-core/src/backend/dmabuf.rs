@@ -24,7 +24,7 @@ use crate::sys::mmap::{Region, whole_pages};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
-/// A CUDA driver that is new enough to export memory that can be mapped.
+/// The dma-buf backend. Its CUDA driver is new enough to export dma-bufs that the CPU can map.
 #[derive(Debug)]
 pub struct DmaBuf {
     driver: &'static Driver,
@@ -109,7 +109,7 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
     Ok(DmaBufExport { fd, offset: address - pages.start, len: len_of(&pages) })
 }
 
-/// Rounds the range out to pages of the host. Fails if there is none.
+/// Rounds the range out to whole pages of the host. Fails if the result has no page.
 fn pages_around(address: u64, len: u64) -> Result<Range<u64>> {
     let pages = round_out(address, len, fork::page_size() as u64)?;
     if pages.is_empty() {

@@ -20,10 +20,10 @@ use crate::sys::gdrdrv::{
 use crate::sys::mmap::{Region, whole_pages};
 use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
-/// The first driver with GET_INFO_V2.
+/// The first version of gdrdrv with the ioctl GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
-/// The first driver with PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Older drivers are passed ranges of whole GPU
-/// pages, because newer GPU drivers refuse other ranges.
+/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Older versions are passed
+/// ranges of whole GPU pages only, because newer versions of NVIDIA's GPU driver refuse other ranges.
 const PIN_V2: Version = Version::new(2, 5);
 
 /// An open connection to the module, which its pins share.
@@ -160,7 +160,7 @@ impl Source for Gdrdrv {
     }
 
     fn close(self: Arc<Self>) -> Result<()> {
-        // If this is not the last reference, the last of the pins and calls in other threads closes the driver.
+        // If pins or calls in other threads still hold references, the last of them closes the driver.
         match Arc::into_inner(self) {
             Some(gdrdrv) => gdrdrv.file.close(),
             None => Ok(()),
@@ -168,7 +168,7 @@ impl Source for Gdrdrv {
     }
 }
 
-/// A pin of the module.
+/// A pin that the module has made.
 #[derive(Debug)]
 struct GdrdrvPin {
     gdrdrv: Arc<Gdrdrv>,
@@ -227,8 +227,8 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // The driver is asked for the attribute only from the second call on. If pins are persistent, no later call
-            // needs GET_INFO, a larger request.
+            // The description is known from an earlier call. If pins are persistent, it stays valid, and no GET_INFO is
+            // needed any more. GET_ATTR is a smaller request than GET_INFO, and is made only once.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

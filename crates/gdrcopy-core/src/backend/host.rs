@@ -37,7 +37,7 @@ impl Source for Host {
     }
 
     fn page_size(&self) -> u64 {
-        // Any range can be mapped.
+        // A page has one byte, because any range of host memory can be pinned and mapped.
         1
     }
 

@@ -29,8 +29,8 @@ pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
         Ok(gdrdrv) => return Ok(heap::shared(gdrdrv)?),
         Err(error) => error,
     };
-    // These errors do not mean that gdrdrv does not work. The process only lacks something at this moment, but would
-    // use dma-bufs as long as the connection is open.
+    // These errors do not mean that gdrdrv does not work. The process only lacks something at this moment. If dma-bufs
+    // were opened instead, the process would use them as long as the connection is open.
     if [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR].contains(&no_gdrdrv.errno()) {
         return Err(no_gdrdrv);
     }

@@ -60,7 +60,7 @@ pub struct PinRequest {
     /// The number of bytes. If it is 0, the module gdrdrv accepts or refuses it, and other backends refuse it.
     pub size: u64,
     pub flags: PinFlags,
-    /// Tokens for drivers that still look at them.
+    /// The peer-to-peer tokens of the range, which only drivers before 2.5 look at.
     pub tokens: P2pTokens,
 }
 

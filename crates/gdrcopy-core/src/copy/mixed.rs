@@ -12,7 +12,8 @@ use crate::hot::HOT;
 use crate::routines;
 use crate::types::MappingType;
 
-/// Records a mapping of this type, by this or another library. Returns the flag that asks for a fence after every copy.
+/// Records that this library or another one has made a mapping of this type. Returns the flag that is true if every
+/// copy needs a fence after it.
 pub fn record(mapping_type: MappingType) -> &'static AtomicBool {
     /// A bit for each type.
     static MAPPED: AtomicU8 = AtomicU8::new(0);

@@ -59,7 +59,8 @@ unsafe fn write_small(mapping_type: MappingType, dst: *mut u8, src: *const u8, l
     unsafe { to_mapping(mapping_type, dst, src, len) }
 }
 
-/// Copies `len` bytes from a mapping, no older than the call or the bytes that earlier calls of this thread copied.
+/// Copies `len` bytes from a mapping. The bytes are no older than the call, and no older than the bytes that earlier
+/// calls of this thread have copied.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `mapping_type`.
@@ -133,8 +134,8 @@ pub unsafe fn gather(
     gathered
 }
 
-/// Waits until the thread's earlier writes have arrived at the GPU. It waits for a load, because a load over PCIe does
-/// not pass earlier writes.
+/// Waits until the thread's earlier writes have arrived at the GPU. For that, the function makes a load and waits for
+/// its result, because a load over PCIe does not pass earlier writes.
 ///
 /// # Safety
 /// `src` is mapped.

@@ -1,7 +1,8 @@
 //! Accesses that the compiler neither splits, merges nor drops.
 //!
-//! Words of up to 8 bytes are accessed by relaxed atomics, because other threads may access the same word, a data race
-//! for volatile accesses. Wider accesses are volatile, because Rust has no wider atomics. CPU fences order all of them.
+//! Words of up to 8 bytes are accessed by relaxed atomics, because other threads may access the same word at once. By
+//! volatile accesses, that would be a data race. Wider accesses are volatile, because Rust has no wider atomics. CPU
+//! fences order all accesses.
 
 use core::mem::transmute_copy;
 use core::ptr;

@@ -24,15 +24,16 @@ pub(super) trait Instructions {
     const STORE_32: BlockFn = stores::block::<u64, 32>;
     /// The routine's copy function to device memory.
     const WRITE: CopyFn;
-    /// Makes one of many writes, if it is not a word.
+    /// Makes one write of a batch. It is not called for aligned words of 1, 2, 4 or 8 bytes.
     const WRITE_ONE: CopyFn = Self::WRITE;
-    /// Does as `WRITE_ONE`, for 1 to 64 bytes. A loop over writes of one size computes size-dependent values once.
+    /// Does as `WRITE_ONE`, for 1 to 64 bytes. If it is inlined into a loop over writes of one size, the values that
+    /// depend on the size are computed only once.
     const WRITE_PART: CopyFn = Self::WRITE;
     /// The routine's copy function from device memory.
     const READ: CopyFn;
-    /// Checks some of many copies, from the first on. The default checks none of them.
+    /// Checks the fields of some of many copies, from the first copy on. The default checks no copy.
     const CHECK: CheckFn = |_, _, _| Some((0, 0));
-    /// Fetches the cache line at a host address, because it is about to be stored. The address may be invalid.
+    /// Fetches the cache line at a host address that is about to be stored to. The address may be invalid.
     const FETCH_FOR_STORE: fn(*const u8) = |_| {};
 }
 

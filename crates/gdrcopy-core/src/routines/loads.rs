@@ -61,7 +61,8 @@ impl StackLine {
         StackLine(MaybeUninit::uninit())
     }
 
-    /// Loads the `len` bytes at `src`, which are all in one line, to their places, by blocks of `block` bytes.
+    /// Loads the `len` bytes at `src`, which are all in one line of device memory, to the same offset in this line, by
+    /// blocks of `block` bytes.
     ///
     /// # Safety
     /// The contract of [`by_line`].
@@ -78,7 +79,7 @@ impl StackLine {
         }
     }
 
-    /// Loads the block of `block` bytes around `src` to its place.
+    /// Loads the block of `block` bytes around `src` to the offset in this line that the block has in its own line.
     ///
     /// # Safety
     /// The contract of [`by_line`], for the whole block.

@@ -11,9 +11,10 @@
 //! A batch of a few writes ends before its stores have left the CPU, so the execution of its instructions is all that
 //! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
 //!
-//! All copies are checked before the first one is made. Items that are all lines, words or aligned 16 bytes take the
-//! same few instructions each, and are loaded in turn. All other gathers take three passes. The first lists the items'
-//! blocks. The second loads them, without a branch that depends on an item. The third copies the wanted bytes out.
+//! All copies are checked before the first one is made. If the loads of a gather overlap, and all items are lines,
+//! words of 4 or 8 bytes, or with some routines aligned 16 bytes, they take the same few instructions each, and are
+//! loaded in turn. All other such gathers take three passes. The first lists the items' blocks. The second loads them,
+//! without a branch that depends on an item. The third copies the wanted bytes out.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -77,7 +78,7 @@ pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: 
     unsafe { run::<Gather>(routine, shape, count, item) }
 }
 
-/// Runs a loop by the instructions of a routine.
+/// Runs the loop `W` by the instructions of `routine`.
 ///
 /// # Safety
 /// The contract of [`Work::run`], and the CPU must run the routine.

@@ -1,8 +1,8 @@
 //! Cuts the writes of all copy routines into stores to device memory.
 //!
-//! A write climbs from narrow to wider stores, all naturally aligned, until it is aligned to the routine's widest
-//! store. It goes on with that, and descends to narrower stores at the end. Each byte is stored once, and no store
-//! straddles a cache line, except in small writes of a batch (`unaligned`).
+//! A write begins with narrow stores and goes on to wider ones (`climb`), until it is aligned to the routine's widest
+//! store. The widest stores copy most of the bytes, and narrower stores copy the last ones (`descend`). Each byte is
+//! stored once. All stores are naturally aligned, except in small writes of a batch (`unaligned`).
 
 use super::access::{self, copy_word, is_word};
 use super::routine::{BlockFn, CopyFn, LINE};
@@ -87,7 +87,7 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     }
 }
 
-/// Makes one of many writes: by [`unaligned`] up to two lines, else by `write`. `H` is as in [`by_line`].
+/// Makes one write of a batch, by [`unaligned`] if it has at most two lines, else by `write`. `H` is as in [`by_line`].
 ///
 /// # Safety
 /// The contract of [`super::write`], for the routine that has the function `write`.
@@ -97,7 +97,7 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
     // SAFETY: contract of this function.
     unsafe {
         match len {
-            LINE => unaligned::<H, W>(dst, src, LINE), // Lines are frequent, and need no other tests.
+            LINE => unaligned::<H, W>(dst, src, LINE), // Writes of a line are frequent, and need no other tests.
             0..=TWO_LINES => unaligned::<H, W>(dst, src, len),
             _ => write(dst, src, len),
         }
@@ -155,7 +155,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T` if it is smaller than `W`, the rest holds one, and `dst` is not aligned to two `T`.
+    /// Stores a `T` if it is smaller than `W`, at least a `T` is left to store, and `dst` is not aligned to two `T`.
     #[inline(always)]
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
@@ -183,7 +183,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T` if it is smaller than `W`, and the rest holds one.
+    /// Stores a `T` if it is smaller than `W`, and at least a `T` is left to store.
     #[inline(always)]
     unsafe fn descend_by<T, W>(&mut self) {
         if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {
@@ -192,7 +192,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T` if the rest holds one.
+    /// Stores a `T`, at any alignment, if at least a `T` is left to store.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn store_unaligned<T>(&mut self) {

@@ -3,7 +3,7 @@
 //! `allocation` allocates, looks up and exports memory; `context` finds and sets the thread's current context.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. libcuda is
-//! never unloaded, because others in the process use it too. This module makes its state without a lock. So a forked
+//! never unloaded, because other code in the process uses it. This module makes its state without a lock. So a forked
 //! child never waits for a lock that another thread held at the fork.
 
 pub mod allocation;
@@ -66,7 +66,8 @@ enum PointerAttribute {
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// CUDA's functions, looked up at first use. A missing one fails only its callers. All return a CUresult.
+        /// CUDA's functions, looked up at first use. If a function is missing, only its callers fail. All return a
+        /// CUresult.
         #[derive(Debug)]
         pub struct Functions {
             library: ManuallyDrop<Library>,

@@ -3,8 +3,8 @@
 //! A child inherits copies of all our state, but neither the mappings nor the right to use the driver's descriptor. One
 //! page of memory distinguishes child and parent at the cost of a load, because the kernel clears it in every child
 //! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, a number that differs between a parent and its children.
-//! Every `Owner` remembers the epoch, and compares it. The page also holds the address range of the C handles, so that
-//! in a child the range check of every copy fails by itself.
+//! Every `Owner` stores its process's epoch, and later compares it with the page's. The page also holds the address
+//! range of the C handles, so that in a child the range check of every copy fails by itself.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -74,8 +74,9 @@ pub struct OpenFile {
     pub inode: u64,
 }
 
-/// The numbers of the descriptors by which this process has opened the driver itself. An inherited descriptor that was
-/// closed may have had the same number, for the same file. The list is locked while a file is opened or closed.
+/// The numbers of the descriptors by which this process itself has opened the driver. After an inherited descriptor was
+/// closed, a new one can get its number and stand for the same file. [`OpenFile::close_inherited`] does not close the
+/// new one, because its number is in the list. The list is locked while a file is opened or closed.
 static OWN_FILES: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
 
 impl OpenFile {
@@ -106,8 +107,8 @@ impl OpenFile {
     }
 }
 
-/// A file descriptor, and the process that opened it. Dropping it closes it; in a forked child, as
-/// [`OpenFile::close_inherited`] does.
+/// A file descriptor, and the process that opened it. Dropping the value closes the descriptor, in a forked child by
+/// [`OpenFile::close_inherited`].
 #[derive(Debug)]
 pub struct Descriptor {
     file: OpenFile,
@@ -269,8 +270,8 @@ pub struct Page {
 pub static PAGE: Page =
     Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
 
-/// True once the kernel or libc has been asked to clear the page in children. A child inherits this, so that the page
-/// is cleared in its own children too.
+/// True once the kernel or libc has been asked to clear the page in children. A child inherits the flag, and need not
+/// ask again, because the request holds for its own children too.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// The last epoch that was given out. Children inherit it, and count on from there.

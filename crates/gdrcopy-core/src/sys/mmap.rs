@@ -43,7 +43,7 @@ impl Region {
         let Some(size) = NonZeroUsize::new(len) else {
             return Err(Error::EmptyRange);
         };
-        // The kernel takes all 64 bits of the offset.
+        // The offset of mmap has a signed type, but the kernel takes all 64 bits.
         let offset = offset.cast_signed();
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let mapped = unsafe { mmap(None, size, READ_WRITE, MapFlags::MAP_SHARED, node, offset) };
@@ -108,7 +108,7 @@ impl Region {
             return Ok(());
         };
         self.unmap()?;
-        // A process at the limit of mappings (vm.max_map_count) has room for one more now.
+        // The region is unmapped now, so even a process at the limit of mappings (vm.max_map_count) can map once more.
         match self.reserve_unmapped() {
             Ok(()) => log::debug!("closed mapping {self:?} was unmapped first: {errno}"),
             Err(why) => log::warn!(
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn unmapped_region_is_reserved_unless_its_addresses_are_in_use() {
-        // A forked child has no other thread that gets free addresses.
+        // This runs in a forked child, where no other thread can map something at the addresses that become free.
         let is_reserved = in_child(|| {
             let file = memfd_create(c"region", MFdFlags::empty()).expect("a file");
             let mut region = Region::map(file, 0, page_size()).expect("a page can be mapped");

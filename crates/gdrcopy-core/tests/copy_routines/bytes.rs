@@ -40,7 +40,7 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
     let mut dst = Box::new(Arena([POISON; ROOM]));
     let mut src = Box::new(Arena([0; ROOM]));
     for (at, byte) in src.0.iter_mut().enumerate() {
-        *byte = (at % 251) as u8; // The byte is never POISON, and no alignment shares the period of the bytes.
+        *byte = (at % 251) as u8; // The byte is never POISON, and differs from all bytes less than 251 away.
     }
 
     for len in (0..=MAX_LEN).chain(LONGER.iter().copied()) {

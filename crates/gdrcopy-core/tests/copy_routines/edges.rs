@@ -7,7 +7,8 @@ use crate::bytes::MAX_LEN;
 use crate::routines::Routine;
 use crate::subject::{read, write};
 
-// `tests/cross`, which includes this file, has no crates. The numbers are those of every Linux arch tested here.
+// Constants and functions of libc are declared here, because `tests/cross` includes this file and cannot use crates.
+// The values are the same on every Linux arch that is tested.
 const PROT_NONE: c_int = 0;
 const PROT_READ_WRITE: c_int = 3;
 const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;

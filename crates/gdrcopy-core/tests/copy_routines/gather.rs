@@ -17,7 +17,8 @@ struct Arena([u8; Arena::LEN]);
 impl Arena {
     const LEN: usize = 1 << 16;
 
-    /// Returns an arena in which no byte is `POISON`, and whose pattern has no period that addresses share.
+    /// Returns an arena in which no byte is `POISON`. The bytes repeat only after 251 × 251 bytes, so that copies of
+    /// wrong bytes are noticed.
     fn new() -> Box<Arena> {
         let mut arena = Box::new(Arena([0; Arena::LEN]));
         for (at, byte) in arena.0.iter_mut().enumerate() {
@@ -144,7 +145,7 @@ unsafe fn write_and_read(routine: &Routine, shape: Alike<'_>, device: *mut u8, h
     are_made
 }
 
-/// Checks that batches and gathers of one size are made only if each of their fields is in its range.
+/// Checks that batches and gathers of one size are made only if each field of each copy is in its range.
 pub(crate) fn check_fields(routine: &Routine) {
     const ROOM: usize = 4096;
     const LEN: usize = 8;

@@ -10,7 +10,8 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }
 
-/// Runs a loop by a routine's instructions. Returns its result; `None` if this architecture has no such routine.
+/// Returns `None`, because no routine is specific to this architecture. On other architectures, this function runs the
+/// loop `W` by the instructions of such a routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].

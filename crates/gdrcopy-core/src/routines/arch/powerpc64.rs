@@ -35,7 +35,8 @@ impl Instructions for Power {
     const READ: CopyFn = portable::read;
 }
 
-/// Runs a loop by a routine's instructions. Returns its result; `None` if this architecture has no such routine.
+/// Runs the loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
+/// specific to this architecture.
 ///
 /// # Safety
 /// The contract of [`Work::run`].

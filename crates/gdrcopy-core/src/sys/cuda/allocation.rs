@@ -248,8 +248,9 @@ impl Driver {
         })
     }
 
-    /// Calls `work` while the calling thread may make any call, and leaves the thread as it was. In other capture
-    /// modes, CUDA refuses calls such as allocations while any stream is capturing, and the refusal ends the capture.
+    /// Calls `work` in the capture mode `RELAXED`, in which the thread may make any call, then restores the mode. In
+    /// other modes, CUDA refuses calls such as allocations while any stream is capturing, and the refusal ends the
+    /// capture.
     fn outside_captures<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut before = RELAXED;
         self.exchange(&mut before)?;

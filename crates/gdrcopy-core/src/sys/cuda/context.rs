@@ -17,7 +17,8 @@ pub struct Place {
     pub is_known: bool,
 }
 
-/// Returns the last address of a range, and all addresses where an allocation may start in its first and last 64 KiB.
+/// Returns the last address of a range, and all addresses in the first and last 64 KiB of the range at which an
+/// allocation may start.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     /// CUDA's allocations start at multiples of this number of bytes.
     const UNIT: u64 = 512;

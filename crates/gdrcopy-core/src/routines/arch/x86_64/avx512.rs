@@ -106,7 +106,7 @@ unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// The size in bytes of the longest writes by stores that may straddle lines. The CPU splits such a store in two.
+/// The size in bytes of the longest write whose stores may straddle lines. The CPU splits such a store in two.
 const LARGEST_UNALIGNED: usize = 4 * LINE;
 
 /// Writes 1 to 64 bytes by one masked store, which may reach into the next line. If the load or the store would cross a
@@ -167,8 +167,9 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// For each of the three registers, a mask of the lanes with first fields. The mask before that, in a circle, has
-    /// the lanes with third fields.
+    /// For each of the three registers, a mask of the lanes that hold the first field of a copy. A copy has three
+    /// fields, so the lanes that hold third fields have the mask of the register before (for register 0, of register
+    /// 2).
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -258,7 +259,7 @@ unsafe fn copy_batch(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Fetches the cache lines of the batch at `dst`, because it is about to be stored. The address may be invalid.
+/// Fetches the cache lines at `dst` to which a batch of lines is about to be stored. The address may be invalid.
 #[inline]
 fn fetch_for_stores(dst: *const u8) {
     for n in 0..BATCH {

@@ -1,4 +1,4 @@
-//! Fetches cache lines before they are stored.
+//! Fetches cache lines before bytes are stored to them.
 
 use core::arch::asm;
 
