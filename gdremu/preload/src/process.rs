@@ -144,7 +144,7 @@ impl EmulatedProcess {
 
     /// Makes a descriptor of GPU memory that takes over the caller's reference. On failure, releases the reference.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // A search makes a system call per descriptor, so the next search starts only at twice the number of descriptors.
+        // A search makes a system call per descriptor, so the next one starts only at twice the number of descriptors.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();
