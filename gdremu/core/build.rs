@@ -1,5 +1,5 @@
-//! Links empty libraries with the names by which programs load the CUDA runtime. Each depends on libcuda.so.1, which is
-//! the name of the preloaded library, and that library has the runtime's functions.
+//! Links empty libraries with the names of the CUDA runtime, libcudart.so.12 and .13. Each depends on libcuda.so.1.
+//! That is the name of gdremu's preloaded library, which has the functions of the runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Checks the contract of /dev/gdrdrv (gdrdrv-c/contract) on the emulated device, in every profile that has a device.
+//! Checks the contract of /dev/gdrdrv (gdrdrv-c/contract) on the emulated device, in every profile (named set
+//! of gdremu's options) that has a device.
 
 mod common;
 
@@ -23,7 +24,8 @@ fn program() -> &'static Path {
     })
 }
 
-/// The profiles, each with the name of its implementation in the contract, and the least number of cases that must run.
+/// gdremu's profiles (named sets of options), each with the name of its implementation in the contract, and the least
+/// number of cases that must run.
 const PROFILES: &[(&str, &str, usize)] = &[
     ("default", "gdremu", 63),
     ("traditional", "gdremu", 61),

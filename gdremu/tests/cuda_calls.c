@@ -2,7 +2,8 @@
 #include "cuda_values.h"
 #include "tests.h"
 
-/* The options make the second cuMemAlloc fail, every cuMemFree from the second on, and every cuDriverGetVersion. */
+/* Options of gdremu make the second cuMemAlloc fail, every cuMemFree from the second on, and every
+   cuDriverGetVersion. */
 GPU_TEST(faults)
 {
     int version;

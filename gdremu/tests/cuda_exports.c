@@ -1,4 +1,5 @@
-/* Tests of GPU memory as dma-bufs that can be mapped. The library's tests have profiles without such dma-bufs. */
+/* Tests of GPU memory as dma-bufs that can be mapped. The library's tests also run with options of gdremu that permit
+   no such dma-bufs. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -83,8 +84,9 @@ GPU_TEST(reaches_beyond_its_buffer)
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* An address can be used again when its dma-buf and its mappings are gone, as with NVIDIA's driver. UCX pins whole
-   pages of 64 KiB, for which the buffer at their start must be live. */
+/* The address of a freed buffer can be used again when its dma-buf is closed and unmapped, as with NVIDIA's driver. If
+   it were not, the start of a page would be in no live buffer, and UCX, which registers whole pages of 64 KiB, would
+   fail. */
 GPU_TEST(closed_exports_release_their_addresses)
 {
     CUdeviceptr buffer = allocated(100);

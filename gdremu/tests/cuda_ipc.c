@@ -18,7 +18,7 @@ enum { SIZE = 1000 };
 
 static int ends[2]; /* the two ends of a pipe */
 
-/* Runs in the other process, and opens the handle that comes through the pipe. */
+/* Runs in the child process, and opens the memory of the handle that it reads from the pipe. */
 static void import(void)
 {
     CUdeviceptr opened, again, base;

@@ -193,8 +193,8 @@ static void order(void)
     CUDA(cuEventQuery(before));
     CHECK_EQUAL(cuEventQuery(after), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_ERROR_NOT_READY);
-    /* The default stream waits for `stream`. A non-blocking stream has work to wait for only after it waits for the
-       event. */
+    /* The default stream waits for `stream`. The non-blocking stream `independent` is idle until it waits for the event
+       `after`, which `stream` has not reached. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuStreamQuery(independent));
     CUDA(cuStreamWaitEvent(independent, before, 0));

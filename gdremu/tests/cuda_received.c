@@ -91,7 +91,8 @@ TEST(outlives_its_exporter)
         CHECK_EQUAL(munmap((void *)views[i], SIZE), 0);
 }
 
-/* In each step, the receiver has fewer uses of the dma-buf than before. */
+/* The receiver has a descriptor of the dma-buf, then also a mapping, then only a mapping, and in the last step neither.
+   Only then is the memory free. */
 static void memory_returns_with_the_last_use(void)
 {
     gpu_start(0);
@@ -171,7 +172,7 @@ static void reports_its_own_result(void)
     await(sockets[1]);
 }
 
-/* The argument is the expected error. */
+/* The argument is the error with which mmap must fail in both processes. Without an argument, mmap must succeed. */
 TEST(can_be_mapped_where_its_exporter_can)
 {
     int received[3], error;

@@ -340,7 +340,8 @@ TEST(forced_pins)
     CHECK_EQUAL(find_emulator().pins(), expected(2) == 0);
 }
 
-/* Arguments: the size of a pin whose end is inside a GPU page, and of one whose start and end are. 0 means refused. */
+/* Arguments: the pinned size of a range that ends inside a GPU page, and of a range that starts and ends inside one. 0
+   means that the pin is refused. */
 TEST(sizes)
 {
     begin();

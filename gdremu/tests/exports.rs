@@ -1,6 +1,6 @@
 //! Tests the exports of the preload libraries. Tools that hook functions overwrite the first instructions of a function
-//! and run these elsewhere, so they must know the instructions. Others overwrite relocated function addresses, so the
-//! libraries must not call their own functions by these.
+//! and run these elsewhere, so they must know the instructions. Other tools overwrite the function addresses that the
+//! dynamic loader has stored in a library, so the libraries must not call their own functions by these addresses.
 #![cfg(target_arch = "x86_64")]
 
 mod common;

@@ -13,7 +13,7 @@ const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }
 
-/// The size field of most commands, because gdrdrv's header declares them with a pointer to the argument.
+/// The size in the number of most commands. gdrdrv's header gives `_IOWR` a pointer to the argument, not the argument.
 const POINTER: u32 = 8;
 
 pub fn is_gdrdrv(number: u32) -> bool {

@@ -23,7 +23,7 @@ struct Fault {
     calls: RangeInclusive<u64>,
 }
 
-/// The faults to inject (see the help of `--fault`), and the number of calls so far of each name, whatever its case.
+/// The faults to inject (see the help of `--fault`), and the number of calls so far, by names in capital letters.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,

@@ -21,7 +21,7 @@ use crate::gpu::Exported;
 use crate::session::{Identity, Session};
 use crate::sockets;
 
-/// A message to the launcher. Each dma-buf is named by its record in the session directory.
+/// A message to the launcher. Each dma-buf is named by its record, a file in the session directory.
 #[derive(Serialize, Deserialize)]
 enum Request {
     /// Asks the launcher to keep a dma-buf. The descriptor of the message is the file with its memory.
@@ -71,7 +71,8 @@ impl Keeper {
         }
         self.last = owner;
         let Ok(status) = fstat(&file) else { return };
-        // /dev/emugpu frees a process's memory and pins when its descriptor closes, which this copy would delay.
+        // With --provider emugpu, the file is /dev/emugpu. It is not kept, because it frees a process's memory and pins
+        // only when no copy of the process's descriptor is open.
         if status.st_mode & libc::S_IFMT != libc::S_IFREG {
             return;
         }

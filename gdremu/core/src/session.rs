@@ -32,13 +32,13 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// True for an exported dma-buf. Its lock is shared: descriptors opened through /proc/PID/fd hold a lock too.
+    /// True for an exported dma-buf. Its lock is shared, so that descriptors opened through /proc/PID/fd can hold it.
     is_export: bool,
 }
 
 /// The event that a process has loaded the preload library, for [`Session::record`].
 pub const LOADED: &str = "loaded";
-/// The event that a process had a GPU kernel that was not run, for [`Session::record`].
+/// The event that a process launched a GPU kernel that gdremu does not run, for [`Session::record`].
 pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
@@ -210,7 +210,7 @@ fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(R
     let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let program = program.trim().replace('/', "_");
     let mut options = OpenOptions::new();
-    // `create_new` refuses to open a file for reading only.
+    // std's `create_new` would set these flags, too, but refuses to open a file for reading only.
     options.read(read).write(write).custom_flags(libc::O_CREAT | libc::O_EXCL);
     let (record, file) = loop {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);

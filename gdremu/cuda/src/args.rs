@@ -49,7 +49,7 @@ impl<T: Copy> Out<T> {
         Out(self.0.cast())
     }
 
-    /// Returns the pointer for reading. The program passes a value where the result is stored.
+    /// Returns the same pointer for reading. Some functions read a value from the place where they store their result.
     pub(crate) fn as_in(self) -> In<T> {
         In(self.0)
     }

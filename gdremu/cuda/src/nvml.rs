@@ -83,7 +83,8 @@ fn pci_info(gpu: usize) -> PciInfo {
     }
 }
 
-/// Versions and sizes of nvmlGpuFabricInfoV_t. Other fields are 0: NVML_SUCCESS, no clique, no fabric, unknown health.
+/// The versions of nvmlGpuFabricInfoV_t, with their sizes. All fields after the version are set to 0: NVML_SUCCESS, no
+/// clique, no fabric, unknown health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
 /// nvmlFieldValue_t: the requested field and its time, the type of the value, a status, and the value.
@@ -150,7 +151,7 @@ entry_points! {
         gpu_of(device)?;
         Err(Error::NOT_SUPPORTED)
     }
-    // nvmlGpuFabricInfo_t is all 0, as in the versions of FABRIC_VERSIONS.
+    // All fields of nvmlGpuFabricInfo_t are set to 0, which means NVML_SUCCESS, no clique and no fabric.
     fn nvmlDeviceGetGpuFabricInfo(device: Device, info: Out<[u32; 7]>) {
         gpu_of(device)?;
         Ok(info.set([0; 7])?)

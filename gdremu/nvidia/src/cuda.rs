@@ -150,7 +150,8 @@ pub(crate) struct Allocation {
 impl Cuda {
     /// Returns libcuda, which the first call loads for good. If loading fails, prints a message and returns `None`.
     ///
-    /// Looks up functions by `dlsym`. If that is ours, callers hold the lock, so that ours returns the real functions.
+    /// Looks up functions by `dlsym`, which this library replaces on x86-64. Callers must hold the lock of `state`, so
+    /// that the replaced `dlsym` returns libcuda's own functions.
     pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()

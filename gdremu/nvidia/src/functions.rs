@@ -91,8 +91,8 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
 
 const SYNC_MEMOPS: u32 = 6;
 
-/// Accepts SYNC_MEMOPS for replaced buffers, because programs that set it must not fail. CUDA would refuse it. Small
-/// copies of these buffers stay asynchronous, see `gdremu/README.md`.
+/// Accepts SYNC_MEMOPS for buffers of the replaced cuMemAlloc, because programs that set it must not fail. CUDA would
+/// refuse it. Small copies of these buffers stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {

@@ -33,7 +33,7 @@ struct Table {
     len: u64,
     persistent: bool,
     memory: Memory,
-    /// The offset of the range in its allocation.
+    /// The offset of `va` in its allocation.
     offset: u64,
 }
 
@@ -92,7 +92,8 @@ impl NvidiaProvider {
         Ok(Table { va, len, persistent, memory: client.import(&exported)?, offset })
     }
 
-    /// Opens the GPU once the program has memory on it. Descriptors opened at its first pin would look leaked.
+    /// Opens the GPU as soon as the program has memory on it. If the first pin opened the GPU, the descriptors that
+    /// stay open after the unpin would look like a leak.
     pub(crate) fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()

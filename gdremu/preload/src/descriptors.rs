@@ -1,5 +1,5 @@
-//! The descriptors of devices and of exported GPU memory that this process has made. Each is a descriptor of a locked
-//! record of the session ([`gdremu_core::session`]), so Linux tracks all its uses.
+//! The descriptors of devices and of exported GPU memory that this process has made. Each is a descriptor of a record,
+//! a locked file in the session directory ([`gdremu_core::session`]), so Linux tracks all its uses.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -33,7 +33,8 @@ pub(crate) enum Kind {
 struct Made {
     kind: Kind,
     record: Record,
-    /// The address of a page of the record, mapped while the device is. It keeps the file open, like a real mapping.
+    /// The address at which a page of the record's file is mapped while the device is mapped. This keeps the file open,
+    /// as a mapping of a real device does.
     anchor: Option<usize>,
     /// True if the parent process made the descriptor. Then the parent also releases it.
     inherited: bool,

@@ -5,15 +5,15 @@
 //!   hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files
 //!   for_tests     gdremu_* functions for tests
 //!   refused       GPU kernels that are not run
-//! state           the lock around the process
+//! state           the lock that protects `process`
 //!   process       the emulated driver and GPUs of this process
 //!     descriptors     open devices and exported GPU memory: their records in the session directory
 //!     calls           the log of driver calls
-//!     refcount        descriptors of the number of pinned page tables
-//!     hints           what hooks read without the lock: descriptors and addresses that may concern them
+//!     refcount        files from which programs read the number of pinned page tables
+//!     hints           descriptors and addresses that may concern hooks, which read these hints without the lock
 //! settings        the configuration, from the environment
-//! heap            memory of gdremu's own
-//! next            all hooks in one table, and the functions behind them
+//! heap            the allocator of gdremu's own memory
+//! next            the table of all hooks, and the functions that they replace
 //! system          system calls that copy memory and describe files, and results as libc returns them
 //! ```
 //!

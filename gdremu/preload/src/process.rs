@@ -23,7 +23,7 @@ use crate::settings;
 pub struct EmulatedProcess {
     pub config: &'static Config,
     pub driver: Driver,
-    /// The GPUs. They are emulated until the library for real GPUs replaces them.
+    /// The provider of GPU memory. It emulates GPUs until the library for real GPUs replaces it.
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
@@ -144,7 +144,7 @@ impl EmulatedProcess {
 
     /// Makes a descriptor of GPU memory that takes over the caller's reference. On failure, releases the reference.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // A search for closed descriptors makes a system call per descriptor, so the next search's limit doubles.
+        // A search makes a system call per descriptor, so the next one starts only at twice the number of descriptors.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();

@@ -139,7 +139,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.scopes.last_mut().expect("the module's scope is never closed")
     }
 
-    /// Closes the innermost scope. Moves branches to labels that are not in this scope to the scope around it.
+    /// Closes the innermost scope. A branch whose label is not in this scope becomes a branch of the scope around it.
     fn close_scope(&mut self) -> Result {
         let Some(Scope { names, branches }) = self.scopes.pop() else { return Ok(()) };
         for (at, label) in branches {
@@ -299,7 +299,8 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
-    /// Parses `mov.u32 a, value`, `mov.b64 a, {low, high}` or `mov.b64 {low, high}, a`: one instruction per element.
+    /// Parses `mov.u32 a, value`, `mov.b64 a, {low, high}` or `mov.b64 {low, high}, a`. Elements in
+    /// braces make several instructions.
     fn mov(&mut self, of: Type) -> Result {
         let to_part = self.part(of)?;
         let to = self.elements(|entry| entry.target(to_part))?;

@@ -214,7 +214,7 @@ pub(super) struct Access {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Global memory. The other memories can be accessed here through their windows.
+    /// Global memory. Addresses in a window, such as [`SHARED_WINDOW`], access the other memories.
     Generic,
     Shared,
     Local,

@@ -9,7 +9,7 @@ pub(super) enum Kind {
     T,
     /// Any type that the opcode ends with.
     Bits,
-    /// An integer type with twice the bits.
+    /// The integer type with twice the bits of `T`.
     Wide,
     Is(Type),
 }
@@ -21,7 +21,8 @@ const U64: Kind = Is(Type::U64);
 const PRED: Kind = Is(Type::PREDICATE);
 
 impl Kind {
-    /// Returns the type in an opcode that ends with the type `of`, or `None` if there is no such opcode.
+    /// Returns the type that this kind means in an opcode that ends with the type `of`. Returns `None` if PTX has no
+    /// such opcode.
     pub(super) fn resolve(self, of: Type) -> Option<Type> {
         match self {
             Is(fixed) => Some(fixed),
@@ -140,7 +141,7 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvta.to.const", T, [T], |_, [a, ..]| a),
     ("cvta.to.shared", T, [T], |_, [a, ..]| a - i128::from(SHARED_WINDOW)),
     ("cvta.to.local", T, [T], |_, [a, ..]| a - i128::from(LOCAL_WINDOW)),
-    // `mov` of several elements to one register makes this step for each element, and so adds it to those before.
+    // A `mov` of several elements to one register runs this step for each element, and adds it to the earlier elements.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
     // `bfi` has two steps: one makes the bits of the field, the other puts the field into these bits of the value.
     ("bits", T, [U32, U32], |_, [at, len, _]| ((1 << len.min(64)) - 1) << at.min(64)),

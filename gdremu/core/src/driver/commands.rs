@@ -107,7 +107,8 @@ impl Call<'_> {
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / page_size() as u64;
-        // Handles advance by CPU pages. Before 2.4, a pin of less than a page has the same handle as the next pin.
+        // A pin uses up one handle per CPU page. Before gdrdrv 2.4, a pin of less than a page uses up none, so the next
+        // pin has the same handle.
         let handle = self.pins.take_handle(if config.since(4) { pages.max(1) } else { pages });
         self.pins.list.push(Pin {
             handle,

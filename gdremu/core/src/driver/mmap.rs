@@ -100,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// Reacts to the end of an address range as gdrdrv does, which marks the range's pin as unmapped.
+    /// Marks a pin as unmapped after a part of its mapping, or all of it, has ended. gdrdrv does the same.
     fn closed(&mut self, shown: Shown) {
         // This emulates a defect: munmap after the unpin finds the pin by handle, and may mark another pin unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);

@@ -98,7 +98,7 @@ impl Driver {
             gpu.zap(mapping.addr, mapping.len);
         }
         if self.config.since(3) {
-            pin.mapping = None; // In earlier releases the pin stays marked as mapped.
+            pin.mapping = None; // Before gdrdrv 2.3, the pin stays marked as mapped.
         }
         gpu.put_pages(table);
     }

@@ -30,7 +30,8 @@ pub(super) struct Mapping {
     pub(super) mapping_type: MappingType,
     pub(super) addr: usize,
     pub(super) len: usize,
-    /// The number of the mmap call that made this mapping. A range that remains of an earlier one has another number.
+    /// The number of the mmap call that made this mapping. An address range that remains of an earlier mapping of the
+    /// pin has another number.
     pub(super) origin: u64,
 }
 

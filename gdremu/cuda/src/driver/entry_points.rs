@@ -144,7 +144,7 @@ entry_points! {
                 proc_address::FOUND => Ok(()),
                 _ => Err(Error::NOT_FOUND),
             };
-        // If there is no such function, this succeeds, and stores NULL and a status.
+        // If there is no function of this name and version, this succeeds, and stores NULL and a status.
         fn cuGetProcAddress_v2(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64,
                status: Out<u32>)
             without_init 12000 => || {

@@ -1,4 +1,4 @@
-//! Shares memory, except pools, with other processes. A handle names a process and its descriptor of GPU memory.
+//! Shares memory, but not that of pools, with other processes. A handle names a process and its descriptor of memory.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

@@ -36,7 +36,7 @@ const MULTIPROCESSORS: u64 = 132;
 
 const WARP: i32 = 32;
 
-/// The run time of all GPU kernels of a process after which gdremu reports it.
+/// When the GPU kernels of a process have run for this long in total, gdremu reports it.
 const LONG: Duration = Duration::from_secs(10);
 
 /// The arguments of a launch besides the GPU kernel and its parameters.

@@ -27,7 +27,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// Compares byte by byte up to the first difference, because a text may have less than 4 bytes.
+/// Compares byte by byte up to the first difference, because a text may have fewer than 4 bytes.
 fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
     (0..4).all(|index| image.at(index) == Ok(magic[index]))
 }

@@ -40,7 +40,8 @@ pub(super) fn mmap(
     mapped
 }
 
-/// Returns whether a file may be a device. Devices have no blocks, and almost all other mapped files have some.
+/// Returns whether a file may be a device. The files that stand for devices occupy no disk blocks, but almost all other
+/// files that programs map do.
 fn may_be_device(fd: c_int) -> bool {
     if device_fds::may_be(fd) {
         return true;

@@ -13,9 +13,11 @@ const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
 #[derive(PartialEq, Eq)]
 pub(super) enum Place {
     Device,
-    /// The file of the number of pinned page tables. Calls that only look at it get this file of the session directory.
+    /// /proc/driver/gdrdrv/nv_get_pages_refcount. Calls that only look at it, such as stat, get this path in the
+    /// session directory instead.
     Refcount(CString),
-    /// An emulated file: the path in the session directory. The file may be absent if it is one of gdrdrv.
+    /// An emulated file, by its path in the session directory. A file of gdrdrv is absent there if the emulated gdrdrv
+    /// does not have it.
     Emulated(CString),
     Real,
 }

@@ -46,7 +46,7 @@ pub(crate) struct State {
     /// Buffers of other processes by their addresses in this process, each with its handle and the number of its opens.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
     pub(crate) host: BTreeMap<usize, HostRange>,
-    /// The ids of memory with SYNC_MEMOPS.
+    /// The ids of memory whose attribute SYNC_MEMOPS is set.
     pub(crate) sync_memops: BTreeSet<u64>,
     pub(crate) streams: Handles<Stream, 0xC2, { Error::INVALID_HANDLE.0 }>,
     pub(crate) events: Handles<Event, 0xC3, { Error::INVALID_HANDLE.0 }>,
