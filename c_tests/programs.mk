@@ -34,7 +34,7 @@ $(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g
 $(out)/sanitized/% $(out)/kit/sanitized/%: optimization := -O1 -g $(sanitizers)
 $(out)/threads/% $(out)/kit/threads/%: optimization := -O1 -g -fsanitize=thread
 
-# `rule DIRECTORY` has the rules for one kind of build, whose files are in this subdirectory.
+# `rule DIRECTORY` has the rules for one kind of build. The built files are in the subdirectory DIRECTORY.
 define rule
 $(out)/kit/$(1)/%.o: c_tests/kit/%.c $$(headers)
 	@mkdir -p $$(@D)
