@@ -9,7 +9,7 @@ use libloading::Library as File;
 
 type Answer<T> = Result<T, i32>;
 
-/// `gdr_mh_t`.
+/// The handle of a pin, as gdrapi.h declares it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct gdr_mh_t {
@@ -29,7 +29,7 @@ pub(super) struct gdr_info_v1_t {
     pub(super) bits: u32,
 }
 
-/// `gdr_info_v2_t`.
+/// The struct that `gdr_get_info_v2` writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct gdr_info_v2_t {
