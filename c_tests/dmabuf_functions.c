@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-/* The functions that NVIDIA's libgdrapi 2.6 looks up. */
+/* The functions of libcuda that NVIDIA's libgdrapi 2.6 looks up. */
 static const char *const needed[] = {
     "cuInit",
     "cuDriverGetVersion",

@@ -77,7 +77,7 @@ $(out)/watched: c_tests/watched/watched.c $(out)/kit/plain/libkit.a $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $(filter %.c %.a,$^) -o $@
 
-# This program runs another one to which a system call is denied.
+# This program runs another program, in which a system call fails as in a sandbox.
 $(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@
