@@ -31,7 +31,7 @@ for library; do
     *) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi ;;
     esac
 
-    # nm also lists the versions themselves, as absolute symbols. These are left out.
+    # nm also lists the names of the symbol versions, as absolute symbols. These symbols are left out.
     symbols=$(nm --dynamic --defined-only "$library" | awk '$(NF-1) != "A" { print $NF }' | LC_ALL=C sort)
     [ "$symbols" = "$wanted" ] ||
         fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted") <(echo "$symbols") | grep '^[<>]')"
