@@ -374,7 +374,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
     sources.get_key_value(&at).map(|(module, _)| module)
 }
 
-/// Returns the modules that this one uses, directly or through others.
+/// Returns the modules that the module `from` uses, directly or through other modules.
 fn reached<'a>(uses: &Uses<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];

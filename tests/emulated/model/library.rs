@@ -159,7 +159,7 @@ impl Library {
         result_of(errno, flag, MARK_INT)
     }
 
-    /// Calls both the new function and the old one, which has a shorter struct. Their results must agree.
+    /// Calls `gdr_get_info_v2`, and the old `gdr_get_info`, which has a shorter struct. Their results must agree.
     pub(super) fn info(&self, g: usize, handle: usize) -> Answer<gdr_info_v2_t> {
         let v1 = gdr_info_v1_t { va: 0, mapped_size: 0, page_size: 0, tm_cycles: 0, cycles_per_ms: 0, bits: u32::MAX };
         let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };
