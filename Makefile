@@ -64,7 +64,7 @@ gdrx_release_version := $(call released_version,crates/gdrx/Cargo.toml)
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
 
 # If CARGO_BUILD_TARGET or cargo's configuration names a target, cargo builds in a directory of that name. `cargo config
-# get` is not stable yet. If it fails, there is no target.
+# get` is not stable yet. If it fails, this Makefile assumes no target.
 ifndef CARGO_BUILD_TARGET
 configured := $(shell RUSTC_BOOTSTRAP=1 $(CARGO) -Zunstable-options config get --format json-value build.target 2>/dev/null | tr -d '["]')
 ifneq ($(configured),)
@@ -139,7 +139,8 @@ rust:
 	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
 		{ echo "gdrapi needs Rust $(rust_version) or later, and there is $${found:-none}: install it with rustup" >&2; exit 1; }
 
-# Options for gdremu and the tools, which need no optimization across crates. That takes nearly half of their build's time.
+# Options for gdremu and the tools, which need no optimization across crates. Such optimization takes nearly half of the
+# time in which they are built.
 unmerged := --config 'profile.release.lto="off"' --config profile.release.codegen-units=16
 
 lib: rust ## Builds the shared and the static library into build/lib.
@@ -161,7 +162,7 @@ lib: rust ## Builds the shared and the static library into build/lib.
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
 
 # cargo's linker links libgdrx.so and the objects of `gdrcopy trace`, too, so that they need the same glibc as
-# libgdrapi.so. For libgdrx.so, the rule above names -lgcc_s, because zig, which can be the linker, does not add it.
+# libgdrapi.so. For libgdrx.so, the rule of `lib` names -lgcc_s, because zig, which can be the linker, does not add it.
 cargo_links = $(or $($(cargo_linker)),$(CC))
 
 # Links an object without contents. libgdrapi-preload.so, for LD_PRELOAD, is one. It has the SONAME libgdrapi.so.2, and
@@ -242,8 +243,9 @@ gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/exa
 
 # ---- Installing ----
 
-# Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
-# moved. The system's prefixes are written as they are, because pkg-config leaves out -I and -L only for plain paths.
+# In an installed .pc file, paths are relative to the prefix, and the prefix is relative to the file, so that an
+# installed tree can be moved. The prefixes /usr and /usr/local are absolute, because pkg-config leaves out -I and -L of
+# the system's directories only for absolute paths.
 pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
 # fill PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: fills in a template of pkgconfig/ or cmake/. VERSION is the API level, RELEASE the
 # release's version, and NEEDS the CMake target that the library needs.
@@ -285,7 +287,7 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	$(call man3,gdrcopy $(release_version),include/gdrapi.h docs/usage.md)
 	$(call man3,gdrx $(gdrx_release_version),include/gdrx.h)
 
-# `gdrcopy trace` looks for its objects here.
+# `gdrcopy trace` looks in this directory for the objects that it preloads.
 preloaded_libdir = $(exec_prefix)/lib/gdrcopy
 
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
@@ -295,7 +297,8 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
-# gdremu looks for its library here. libgdremu_nvidia.so is not installed, because it only serves checks (`make gpu-bundle`).
+# gdremu looks in this directory for its library. libgdremu_nvidia.so is not installed, because it only serves checks
+# (`make gpu-bundle`).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
 
 gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.

@@ -126,7 +126,7 @@ static void nccl(void)
     CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
     if (dmabuf == 0)
         get_versions();
-    pin_v2(); /* must work with any driver, though the command is new in driver 2.5 */
+    pin_v2(); /* must also work with drivers before 2.5, which lack the command PIN_BUFFER_V2 */
     CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
     count_up(get_info_v2());
     unmap_and_unpin_it();
@@ -237,7 +237,7 @@ static void bpftime(void)
     }
 }
 
-/* ---- aws-ofi-nccl gets the versions before it initializes CUDA, and a worker thread of it increments counters ---- */
+/* ---- aws-ofi-nccl gets the versions before it initializes CUDA, and increments counters in a worker thread ---- */
 
 static void *increment(void *unused)
 {

@@ -34,7 +34,8 @@ static void limited_address_space_stays_the_programs(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library usually takes a sixteenth of the limit. Here less than that is left, so it must take less. */
+/* The library reserves at most a sixteenth of the limit of address space. Here less than a sixteenth is left, so it
+   must reserve less. */
 static void most_of_the_limit_is_in_use(void)
 {
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -90,7 +91,8 @@ static void open_works_at_a_limit_of_locked_memory(void)
 
 static int locks_memory;
 
-/* A live pin keeps the 64 KiB of memory around its handle, which has 128 bytes. Pins that have ended keep nothing. */
+/* The library releases the memory of handles in blocks of 64 KiB, in which each handle has 128 bytes. One live pin
+   keeps its whole block in memory. Pins that have ended keep nothing. */
 static void few_live_pins_keep_little(void)
 {
     enum { LIVE = 20 };

@@ -8,7 +8,7 @@
 /* The type of functions that pin a buffer, such as pin(). */
 typedef gdr_mh_t pin_function(gdr_t g, CUdeviceptr address, size_t size);
 
-/* callback_flag.c: a free of GPU memory ends its mappings and no others. With persistent mapping, it ends none. */
+/* callback_flag.c: tests that a free of GPU memory ends only its own mappings, or none if pins are persistent. */
 void freed_memory_keeps_or_loses_its_mapping(enum gpu_memory kind);
 void freeing_one_buffer_does_not_affect_another(enum gpu_memory kind);
 
@@ -20,7 +20,7 @@ void children_can_use_nothing_inherited(enum gpu_memory kind);
 void a_child_cannot_map_its_parents_pin(enum gpu_memory kind);
 void a_child_faults_before_and_after_a_free(enum gpu_memory kind);
 
-/* map_unmap.c: maps with each mapping type. Returns how many mappings had another type than the default one. */
+/* map_unmap.c: maps with each mapping type. Returns how many mappings got a type other than the default one. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind);
 
 /* open_close.c: tests that gdr_close ends all pins. */

@@ -133,7 +133,8 @@ static void null_is_refused(void)
     CHECK_EQUAL(byte, 0x5a);
 }
 
-/* The library does not check that an address is in the mapping, because programs pass addresses from elsewhere. */
+/* The library does not check that an address is in the pin's mapping, because some programs pass addresses outside of
+   the mapping. */
 static void addresses_outside_the_mapping_are_not_checked(void)
 {
     char from[16] = "0123456789abcde", to[16] = "";

@@ -351,7 +351,8 @@ typedef enum CUdriverProcAddressQueryResult_enum {
 /* For a number that is not a CUresult, these two functions set *text to NULL and return CUDA_ERROR_INVALID_VALUE. */
 CUresult cuGetErrorName(CUresult error, const char **text);
 CUresult cuGetErrorString(CUresult error, const char **text);
-/* Only drivers of CUDA 12 or later have cuGetProcAddress_v2. `symbol` has no suffix. `cuda_version` selects one. */
+/* Only drivers of CUDA 12 or later have cuGetProcAddress_v2. `symbol` is a name without a suffix such as _v2.
+   `cuda_version` selects the suffix. */
 #define cuGetProcAddress cuGetProcAddress_v2
 CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, uint64_t flags,
                           CUdriverProcAddressQueryResult *status);

@@ -143,7 +143,7 @@ static int pins_until_refused(int wanted)
     return count;
 }
 
-/* Returns whether the hard limit of file descriptors allows all pins at once. */
+/* Returns whether the hard limit of file descriptors allows rounds(MANY) pins at the same time. */
 static int pin_beyond_the_descriptor_limit_is_refused(void)
 {
     struct rlimit limit;

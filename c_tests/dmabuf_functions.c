@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-/* The functions that NVIDIA's libgdrapi 2.6 looks up. */
+/* The functions of libcuda that NVIDIA's libgdrapi 2.6 looks up. */
 static const char *const needed[] = {
     "cuInit",
     "cuDriverGetVersion",
@@ -110,7 +110,8 @@ static void missing_function_fails_only_what_uses_it(void)
         CHECK_LOGGED(log, line);
 }
 
-/* What a child has found. This process must not call the library, which looks each function up only once. */
+/* A child opens the driver and stores the results here. If this process called the library, the library would look up
+   the functions of libcuda, and children would inherit the pointers. */
 static struct {
     int uses_dmabuf, gpus;
 } *found;

@@ -86,7 +86,7 @@ static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpu
     use_gap(&gap);
     in_thread(use_gap_without_context, &gap);
     if (gpus > 1) {
-        /* The memory selects the GPU, whatever context is current. */
+        /* The pinned memory selects the GPU, even if the context of another GPU is current. */
         CUDA(cuCtxSetCurrent(other));
         use_gap(&gap);
         CUDA(cuCtxGetCurrent(&now));

@@ -174,7 +174,8 @@ static void mapping_without_type_is_refused(size_t unused)
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
 }
 
-/* The library treats a type of a later driver as device memory, which allows the fewest kinds of access. */
+/* A later driver may report a mapping type that the library does not know. The library treats it as device memory,
+   which allows the fewest kinds of access. */
 static void unknown_mapping_type_is_device(size_t unused)
 {
     (void)unused;
@@ -444,7 +445,7 @@ static int platform_is_coherent(gdr_t g)
     return flag == GDR_MAP_FLAG_REQ_CACHE_MAPPING;
 }
 
-/* With GDRCOPY_FORCE_PCIE_COMPAT, the library repeats a pin that the driver refuses because of FORCE_PCIE, without the
+/* If the driver refuses a pin because of FORCE_PCIE, the library with GDRCOPY_FORCE_PCIE_COMPAT pins again without the
    flag. No error and no pin may get lost. */
 static void force_pcie_compat_fails_cleanly(void)
 {

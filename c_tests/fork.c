@@ -81,7 +81,7 @@ static void close_closes_the_childs_descriptors_only(void)
 
     before = open_descriptors();
     CHECK_OK(gdr_close(g));
-    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* with dma-bufs, each of the two pins has one */
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* each pin of a dma-buf has a descriptor */
     everything_closed_is_unknown();
     in_child(everything_closed_is_unknown);
 }

@@ -105,10 +105,11 @@ struct payload {
     enum { BY_CALLS, BY_GDRX } way;
     int announced_in_host_memory; /* the flag is in host memory, not in GPU memory */
     uint32_t words, stride; /* the number of words, and the bytes from the start of one to the start of the next */
-    size_t alignment, size; /* a read's start, in bytes past a cache line, and the bytes of a read or a gdrx_copy */
+    size_t alignment, size; /* bytes from the start of a cache line to a read; bytes of a read or gdrx_copy */
 };
 
-/* The word in host memory with the number of the last round that the CPU has seen: its CPU address and GPU address. */
+/* The CPU address and the GPU address of a word in host memory. In this word, the CPU stores the number of the last
+   round that it has seen. */
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 

@@ -21,7 +21,7 @@
     each(int, get_attribute, (gdr_t, gdr_attr_t, int *))                                                               \
     each(int, get_mapping_type_string, (gdr_mapping_type_t, const char **))
 
-/* Declares a member of a struct that points to the function. */
+/* Declares a struct member that is a pointer to the function. */
 #define FUNCTION_POINTER(result, name, parameters) result(*name) parameters;
 
 #endif

@@ -51,8 +51,8 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* A free ends the mapping if pins are not persistent, so the library asks the driver each time. Drivers before 2.3
-   still report the mapping. */
+/* Unless pins are persistent, a free ends the mapping, so each gdr_get_info asks the driver. Drivers before 2.3 still
+   report the mapping. */
 static void info_after_a_free_is_the_drivers(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
@@ -77,7 +77,8 @@ static void info_after_a_free_is_the_drivers(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The info of a small unaligned pin describes the page around it, and that of a partly mapped pin all its pages. */
+/* The info of a small unaligned pin describes the page around the pin. The info of a partly mapped pin describes all
+   pages of the pin. */
 static void info_reports_the_whole_pin(gdr_t g, CUdeviceptr address)
 {
     gdr_mh_t small = pin(g, address + 100, 8);

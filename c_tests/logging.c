@@ -133,7 +133,7 @@ static void errors_name_the_call_and_the_cause(void)
     CHECK_LOGGED(log.text, "gdr_pin_buffer");
     CHECK_LOGGED(log.text, "gdr_close");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
-    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* this remedy is for another error */
+    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* the log advises this only after pins with a flag */
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)
@@ -174,7 +174,7 @@ static void pin_over_pcie(void)
 
     refusal = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (driver_is_at_least(g, 2, 5) && refusal == EINVAL)
-        refusal = 0; /* a driver without persistent pins does not report the reason */
+        refusal = 0; /* a driver without persistent pins does not report that the flag is the reason */
     CHECK_OK(gdr_close(g));
 }
 

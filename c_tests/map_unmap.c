@@ -207,7 +207,8 @@ static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
     return memory;
 }
 
-/* The calls also act on other memory that a program has mapped in place of a mapping. gdrapi.h warns of this. */
+/* gdr_unmap, gdr_unpin_buffer and gdr_close unmap the range of a mapping even if the program has mapped other memory
+   there. gdrapi.h warns of this. */
 static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
 {
     gdr_t another = gdr_open();

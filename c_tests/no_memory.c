@@ -150,7 +150,7 @@ static void pin_fails(void)
     CHECK_EQUAL(handle.h, UNTOUCHED);
 }
 
-/* ---- Calls that need none ---- */
+/* ---- Calls that need no memory ---- */
 
 static void maps_copies_and_questions_need_none(void)
 {

@@ -66,7 +66,8 @@ void close_unmaps_and_unpins(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* gdr_open may succeed with dma-bufs, because gdremu reports that gdrdrv is absent before a descriptor is needed. */
+/* If gdremu emulates a system without gdrdrv, gdr_open needs no descriptor to find that out. So it may choose dma-bufs
+   and succeed. */
 static void open_fails_cleanly_without_descriptors(void)
 {
     int before = open_descriptors();

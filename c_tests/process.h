@@ -37,7 +37,8 @@ static inline void drop_ipc_lock(void)
     CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
-/* Returns whether no sanitizer and no valgrind uses memory of this process, or keeps memory that was freed. */
+/* Returns whether the program runs without a sanitizer and without valgrind. Both use memory of this process, and keep
+   memory that was freed. */
 static inline int memory_is_its_own(void)
 {
 #ifdef __SANITIZE_ADDRESS__

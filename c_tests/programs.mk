@@ -34,7 +34,7 @@ $(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g
 $(out)/sanitized/% $(out)/kit/sanitized/%: optimization := -O1 -g $(sanitizers)
 $(out)/threads/% $(out)/kit/threads/%: optimization := -O1 -g -fsanitize=thread
 
-# `rule DIRECTORY` has the rules for one kind of build, whose files are in this subdirectory.
+# `rule DIRECTORY` has the rules for one kind of build. The built files are in the subdirectory DIRECTORY.
 define rule
 $(out)/kit/$(1)/%.o: c_tests/kit/%.c $$(headers)
 	@mkdir -p $$(@D)
@@ -77,7 +77,7 @@ $(out)/watched: c_tests/watched/watched.c $(out)/kit/plain/libkit.a $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $(filter %.c %.a,$^) -o $@
 
-# This program runs another one to which a system call is denied.
+# This program runs another program, in which a system call fails as in a sandbox.
 $(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@

@@ -50,7 +50,8 @@ static void *sending(void *argument)
     return NULL;
 }
 
-/* Opens, pins, maps and copies. In some rounds, leaves the unmap or the unpin to the function that is called next. */
+/* Opens, pins, maps and copies. In some rounds, gdr_unpin_buffer must also unmap the pin, or gdr_close must also unpin
+   it. */
 static void one_round(CUdeviceptr address, unsigned round)
 {
     static char sent[SIZE], got[SIZE];

@@ -3,7 +3,7 @@
 # Many cargo commands name a single test but all packages (`--workspace`). Fewer packages would need fewer features of
 # dependencies, so cargo would compile the dependencies again.
 
-# This program runs the tests, and ends a run that hangs.
+# This program runs a command, such as a test, and ends it if it hangs.
 watched := build/c_tests/watched
 # Runs the C programs. A test is named after how the program gets the library, gdremu's profile, and the program.
 c_programs := $(CARGO) test --workspace --test c_programs --
@@ -27,7 +27,7 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 
 # The number of calls that the model-based test makes in each of its nine runs: a million in all.
 MODEL_CALLS ?= 112000
-# The crate's fuzz test begins new sequences for this many seconds.
+# The fuzz test of the crate gdrcopy begins new sequences of calls for this many seconds.
 FUZZ_SECONDS ?= 60
 
 # .ci/run lists the jobs of CI. Each job can run on a machine of its own.
@@ -127,8 +127,8 @@ mutants: lib emulator $(watched) ## Puts each deliberate defect of tests/mutants
 mutants-shard: lib emulator ## Lets cargo-mutants change the libraries' code in one place at a time, which a test must notice; SHARD=k/n of all, or the day's.
 	ci/scripts/mutants-shard.sh $(SHARD)
 
-# The crate accesses the same GPU memory by atomics of different sizes. Miri cannot follow this if it also emulates weak
-# memory, where a load may return an old value.
+# The crate gdrcopy accesses the same GPU memory by atomics of different sizes. Miri cannot follow this if it also
+# emulates weak memory, where a load may return an old value.
 miri: export MIRIFLAGS += -Zmiri-disable-weak-memory-emulation
 miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
 	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }

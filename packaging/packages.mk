@@ -44,7 +44,7 @@ rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aar
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
 # zig links the wheel, with the symbol versions of glibc 2.28. With `ZIG=`, gcc links it for the glibc of this system. Each of the
-# two linkers has a target directory, so that cargo does not build everything again after a change of the linker.
+# two linkers has its own target directory, so that cargo does not build everything again after a change of the linker.
 own_zig := build/zig/bin/python
 export ZIG ?= '$(CURDIR)/$(own_zig)' -m ziglang
 

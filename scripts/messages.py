@@ -110,7 +110,7 @@ def literals(files: Iterator[Path], call: str) -> Iterator[str]:
 
 
 def strings(files: Iterator[Path]) -> Iterator[str]:
-    """Yields the texts in binaries."""
+    """Yields the printable texts of at least eight bytes in binaries."""
     for file in files:
         for found in re.findall(rb"[\t\n\x20-\x7e]{8,}", file.read_bytes()):
             yield found.decode()
@@ -122,8 +122,8 @@ def quoted(file: Path) -> Iterator[str]:
 
 
 def as_printed(message: str) -> str:
-    """Returns the first line of the message, as it is printed. Values, which are formats of C or variables of the
-    shell, become …, and those at the ends are left out."""
+    """Returns the first line of the message, as it is printed. Values (formats of C or variables of the shell) become
+    …, and values at the ends of the line are left out."""
     message = message.replace("\\n", "\n").replace("\\t", " ").replace('\\"', '"').strip().split("\n")[0]
     message = re.sub(r"%\*?[-+#0-9.*]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z]", "…", message)
     message = re.sub(r"\$\{[^}]*\}|\$\([^)]*\)|\$[a-zA-Z_0-9]+", "…", message)
@@ -134,7 +134,7 @@ def as_printed(message: str) -> str:
 def select(messages: Iterator[str], wanted: str, unwanted: str = FINE) -> list[str]:
     printed = {as_printed(message) for message in messages}
     chosen = {text for text in printed if " " in text and re.search(wanted, text) and not re.search(unwanted, text)}
-    # A message that is a part of another one is found together with that one.
+    # A message that is a part of another message is left out, because a search for the longer one finds both.
     return sorted((text for text in chosen if not any(other != text and text in other for other in chosen)), key=str.casefold)
 
 

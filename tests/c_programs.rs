@@ -14,7 +14,8 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Profiles for most programs that are linked with the library. [`Runner::applies`] selects the profiles of other ways.
+/// Profiles of gdremu on which [`Way::Linked`] runs most programs. [`Runner::applies`] selects the profiles for other
+/// ways.
 const GENERAL: &[&str] = &[
     "default",
     "defects",
@@ -29,7 +30,7 @@ const GENERAL: &[&str] = &[
     "dmabuf-3gpus",
     "dmabuf-coherent",
 ];
-/// Additional profiles for programs about one subject.
+/// Additional profiles of gdremu, for programs that test only systems of one kind, such as systems without gdrdrv.
 const SPECIAL: &[&str] = &[
     "dmabuf-mixed",
     "dmabuf-none",
@@ -39,11 +40,11 @@ const SPECIAL: &[&str] = &[
     "nv-p2p-dummy",
     "nv-p2p-dummy-dmabuf",
 ];
-/// The profiles of both lists on which every GPU can map dma-bufs.
+/// The profiles in `GENERAL` and `SPECIAL` on which every GPU can map dma-bufs.
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
 /// Profiles for gdrcopy_sanity in addition to `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
-/// The profiles whose driver gdremu can emulate on a real GPU.
+/// The profiles of gdremu whose driver it can emulate on a real GPU.
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
@@ -70,9 +71,10 @@ enum Way {
     Preloaded,
     /// `Linked`, compiled with ASan and UBSan.
     Sanitized,
-    /// `Linked`, under memcheck.
+    /// `Linked`, under valgrind's memcheck.
     Valgrind,
-    /// `Linked`, but calls are repeated in full, of which `Linked` makes a hundredth on profiles other than `default`.
+    /// `Linked`, with the usual number of repeated calls. On profiles other than `default`, `Linked` makes only a
+    /// hundredth of them.
     Thorough,
     /// `Linked`, with the library of `c_tests/another`, because libgdrx must need only the functions of the C API.
     Another,
@@ -270,7 +272,7 @@ impl Runner {
         names.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the profiles of the lists that are for this hardware.
+    /// Returns the profiles in `lists` that this hardware supports.
     fn profiles(&self, lists: &[&'static [&'static str]]) -> Vec<&'static str> {
         let all = lists.concat();
         match self.hardware {
@@ -280,7 +282,7 @@ impl Runner {
         }
     }
 
-    /// Returns whether the program is made for the profile and the way.
+    /// Returns whether the program is to run in this way on this profile.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
         if matches!(way, Way::Denied(..)) && self.hardware != Hardware::Emulated {
             return false; // NVIDIA's libcuda makes the same system calls.
@@ -304,7 +306,7 @@ impl Runner {
             ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
-            ("dlopen", Way::Preloaded) => false, // It tests when the library gets loaded.
+            ("dlopen", Way::Preloaded) => false, // The program must load the library itself.
             ("address_space", Way::Valgrind) => false, // valgrind needs the addresses that this program denies itself.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"

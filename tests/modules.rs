@@ -105,8 +105,8 @@ fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
     };
     reader.visit_file(&parsed);
     let is_forbidden = is_forbidden || text.contains("#![forbid(unsafe_code)]");
-    // A module that forbids unsafe code forbids it in the modules inside, too. Those may need it, so only modules
-    // without others inside must forbid it.
+    // A module that forbids unsafe code also forbids it in the modules that it contains. These may need unsafe code, so
+    // only modules that contain no others must forbid it.
     let is_leaf = reader.children.is_empty();
     reader.source.lacks_forbid = is_leaf && !is_forbidden && !is_unsafe(text.parse().expect("what syn parsed"));
     sources.insert(module.clone(), reader.source);
@@ -374,7 +374,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
     sources.get_key_value(&at).map(|(module, _)| module)
 }
 
-/// Returns the modules that this one uses, directly or through others.
+/// Returns the modules that the module `from` uses, directly or through other modules.
 fn reached<'a>(uses: &Uses<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];

@@ -1,6 +1,6 @@
 /*
- * A libgdrapi.so.2 whose functions abort. Tests of the preloaded library are linked with this one, so that a call that
- * the preloaded library does not intercept ends the test.
+ * A libgdrapi.so.2 whose functions abort. Tests of libgdrapi-preload.so (in LD_PRELOAD) find this library on the
+ * library path. If a call reaches it instead of the preloaded library, the call ends the test.
  */
 
 #include "../functions.h"

@@ -68,7 +68,8 @@ static int deny(const struct call *call, int error)
     if (call->exception != NONE)
         tests = call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
     program[at++] = load(offsetof(struct seccomp_data, nr));
-    /* Other calls jump over the tests, which have two instructions each, and the refusal, to the last instruction. */
+    /* For any other system call, the program jumps to its last instruction, over the tests, which have two instructions
+       each, and over the refusal. */
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
     switch (call->exception) {
     case NONE:

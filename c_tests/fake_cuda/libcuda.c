@@ -1,7 +1,7 @@
 /*
  * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number
  * in the variable CU_INIT (34 is the result of CUDA's stub for linking), or hangs if the variable is "hang". The
- * library reports one GPU, which has no free memory, and whose memory can be pinned only if it is of cuMemAlloc.
+ * library reports one GPU, which has no free memory, and of which only memory of cuMemAlloc can be pinned.
  * If CU_RDMA is set, no memory of the GPU can be pinned.
  */
 #include <stddef.h>

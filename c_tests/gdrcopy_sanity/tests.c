@@ -220,7 +220,8 @@ static pid_t start_with_pipes(void (*part)(void), enum gpu_memory kind)
     return child;
 }
 
-/* Each of two processes runs this. It maps a buffer, and frees another one while the other process has one mapped. */
+/* Each of two processes calls this function. It maps a buffer, and then frees a second buffer while the other process
+   has a buffer mapped. */
 static void map_and_free(enum gpu_memory kind, int from, int to, int is_first)
 {
     struct pinned kept = open_and_pin(kind, pin);

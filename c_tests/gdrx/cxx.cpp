@@ -51,7 +51,8 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Returns the number of this process's pins, or -1 unless gdremu emulates gdrdrv, because it counts only those pins.
+// Returns the number of this process's pins. Returns -1 unless gdremu emulates gdrdrv, because gdremu counts only pins
+// of the gdrdrv that it emulates.
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;
@@ -128,7 +129,7 @@ void owners_end_in_any_order()
     CHECK(!is_reserved(address));
     second = make(other);
 
-    // A pin that was unmapped, or that cannot be mapped, stays with the caller.
+    // After an unmap, or if a map fails, the caller owns the pin, and can map it again.
     pin unmapped = second.unmap();
     CHECK_EQUAL(second.size(), 0);
     pin &same = unmapped;
@@ -258,7 +259,7 @@ void copies_stay_inside(const slice &memory)
     CHECK(seen<float>(128) == 1.5f);
 }
 
-// Returns a slice of the same memory for which gdrx_fence faults, so that a test notices the fence.
+// Returns a slice of the same memory. For this slice, gdrx_fence faults, so that a test notices a call of gdrx_fence.
 slice without_fence(const slice &memory)
 {
     gdrx_map map = memory.raw();
@@ -347,7 +348,7 @@ void child_changes_nothing()
     in_child(use_in_child);
     batch.write(size - 4, 2);
     CHECK_EQUAL(inherited->read<int>(size - 4), 2);
-    // The batch ends after its mapping and its driver.
+    // The destructor of the batch runs last, after those of its mapping and its driver.
     inherited.reset();
     inherited_driver.reset();
 }

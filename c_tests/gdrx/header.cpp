@@ -1,6 +1,6 @@
 // Includes gdrx.hpp first, and uses all of its templates. With -DREFUSED=N, it has lines that the compiler must refuse.
-// ci/scripts/check-headers.sh compiles it in every C++ since C++17. The program gdrx_cxx consists of this file and
-// cxx.cpp, so that two of its files include the header.
+// Its message must contain the comment after REFUSED == N. ci/scripts/check-headers.sh checks that, and compiles this
+// file in every C++ since C++17. The program gdrx_cxx consists of this file and cxx.cpp, which also includes gdrx.hpp.
 
 #include "gdrx.hpp"
 

@@ -63,7 +63,7 @@ int passed(const char *name);
 /* Prints the reason, and ends the program with the status WAIVED. The caller need not close anything before. */
 void waive(const char *reason) __attribute__((noreturn));
 
-/* The name of the running test, if that is not the program's name. */
+/* The name of the running test, or NULL if it is the program's name. */
 extern const char *running_test;
 
 /* Returns the factor by which the program must repeat less than usual, or wait longer. tests/c_programs.rs sets it. */
@@ -87,7 +87,8 @@ void finish_child(pid_t child);
 
 /* Writes a byte to a pipe, to signal another process that a step of the test is done. */
 void say(int pipe);
-/* Waits for a byte of say(). Fails if the other process ends, provided that this one has closed its writing end. */
+/* Waits for a byte that another process writes by say(). Fails if that process ends, provided that this process has
+   closed its own writing end of the pipe. */
 void await(int pipe);
 
 /* Runs part of a test in another thread. */
@@ -97,13 +98,13 @@ void finish_thread(pthread_t thread);
 
 /* Returns the text of a file, at most 64 KiB, which is valid until the next call. */
 const char *file_text(const char *path);
-/* Writes to a file that exists, by one write. */
+/* Writes the text to an existing file by a single write(). */
 void write_text(const char *path, const char *text);
 
 /* Returns the number of open file descriptors. */
 int open_descriptors(void);
 
-/* Sets a soft limit, but at most to the hard limit, and returns the soft limit before. */
+/* Sets the soft limit of a resource, but at most to the hard limit, and returns the previous soft limit. */
 rlim_t set_limit(int resource, rlim_t soft);
 
 /* Returns the number of page tables that gdrdrv has pinned for all processes, or -1 if the number cannot be read. */

@@ -37,7 +37,7 @@ struct gpu_buffer {
 size_t round_up(size_t value, size_t unit);
 size_t round_down(size_t value, size_t unit);
 
-/* Allocates at least `size` bytes of GPU memory, from a GPU page on. Waives the test if the GPU lacks that kind. */
+/* Allocates at least `size` bytes that start at a GPU page. Waives the test if the GPU lacks this kind of memory. */
 struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size);
 
 /* Allocates `size` bytes by cuMemAlloc, which need not start at a GPU page. */

@@ -17,7 +17,8 @@ void watchdog_enter_group(void)
     setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* Returns the fields of a stat file from the third on, or NULL if the process has ended. */
+/* Returns the text of /proc/PROCESS/stat or /proc/PROCESS/task/THREAD/stat from the third field on, or NULL if the
+   process has ended. */
 static const char *stat_of(const char *process, const char *thread)
 {
     static char text[1024];

@@ -36,7 +36,7 @@ def declared(headers: Path) -> tuple[set[str], dict[str, str]]:
 
 
 def refused(source: str) -> set[str]:
-    """Returns the names for which the macro of missing.rs makes functions."""
+    """Returns the names of the functions that the macro `refused!` in missing.rs defines."""
     names = set()
     for block in re.findall(r"^refused! \{\n(.*?)^\}", source, re.MULTILINE | re.DOTALL):
         for rule in block.split(";"):
@@ -57,7 +57,7 @@ def named(path: Path) -> tuple[set[str], bool]:
     contains the CUDA runtime."""
     names, has_runtime = set(), False
     for file in [path] if path.is_file() else path.rglob("*"):
-        # Directories of this name have bindings. Their declarations are not calls.
+        # Directories named "sys" have bindings, which declare functions and do not call them.
         if not file.is_file() or file.is_symlink() or "sys" in file.parts[-3:-1]:
             continue
         bytes = file.read_bytes()

@@ -8,8 +8,8 @@
 enum { WORDS = 64 };
 enum { INIT, PIN, MAP, WRITE, READ, UNMAP, UNPIN, CLOSE, FUNCTIONS };
 
-/* Returns the object on which the functions work. It is in the table that the first function fills, where all other
-   words are functions of the library. */
+/* Returns the object that NVSHMEM's functions take. The function INIT stores it in the table. All other words that it
+   stores there are addresses of functions in the library. */
 static void *object_of(void *const *table, const char *base)
 {
     for (int i = 0; i < WORDS; i++) {

@@ -1,5 +1,5 @@
 # Runs those gtests of UCX that use gdr_copy, and sends GPU memory from one process to another. FILTERs are those of
-# gtest (default: '*gdr_copy*' and '*tag_mem_type*', which select all these tests).
+# gtest (default: '*gdr_copy*' and '*tag_mem_type*', which select all tests that use gdr_copy).
 
 ucx_version=1.22.0
 
@@ -158,7 +158,7 @@ ucx_tuned() {
         python3 - tune.json <<-'END'
 	import json, sys
 	rows = json.load(open(sys.argv[1]))["messages"]
-	# Only rows of host memory have no times with the measured model.
+	# Each row has the times of four modes of UCX. Only rows of host memory have no times of the second mode.
 	wrong = [row for row in rows if [bool(runs) for runs in row["runs_ns"]] != [True, row["route"] != "host", True, True]]
 	sys.exit(f"gdrcopy tune: {wrong}" if wrong or {row["route"] for row in rows} != {"host", "cuda", "cuda 0-1"} else 0)
 	END

@@ -46,7 +46,7 @@ check() {
     table+=("$(printf '%-32s %-12s %4d s' "$name" "$word" $((SECONDS - begin)))")
 }
 
-# `watched` ends programs that hang. c_programs and tools.sh, which run after the demo, do this by themselves.
+# `watched` ends programs that hang. c_programs and tools.sh, which run after the demo, end hanging programs by themselves.
 check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"

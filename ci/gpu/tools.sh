@@ -29,7 +29,7 @@ libraries=(--lib "gdrapi=$bundle/libgdrapi.so.2")
 [ -z "${GPU_TOOLS_OTHER:-}" ] || libraries+=(--lib "other=$GPU_TOOLS_OTHER")
 failed=0
 
-# tool NAME SECONDS ARGUMENT...: runs a tool, and interrupts it after that time. An interrupted tool prints its results so
+# tool NAME SECONDS ARGUMENT...: runs a tool, and interrupts it after SECONDS. An interrupted tool prints its results so
 # far, which is no failure. DIRECTORY/NAME.txt gets the command line and the output, without the names of the two directories.
 tool() {
     local name=$1 limit=$2 status

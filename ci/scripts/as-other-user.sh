@@ -24,7 +24,8 @@ mkdir -m 777 "$work/home" "$work/logs"
 variables=(HOME="$work/home" TMPDIR="$work/home" GDRCOPY_TEST_BUILT=1 GDRCOPY_TEST_LOGS="$work/logs" MODEL_CALLS=500 CHECK_SLOWNESS=100)
 root=$PWD
 
-# run MANIFEST EXECUTABLE ARGUMENT…: runs a test program as that user, in the directory in which cargo would run it.
+# run MANIFEST EXECUTABLE ARGUMENT…: runs a test program as the user without privileges, in the directory in which
+# cargo would run it.
 run() {
     local package
     package=$(dirname "$1")

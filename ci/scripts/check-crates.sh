@@ -13,7 +13,8 @@ crates=(gdrcopy-core gdrcopy gdrapi-sys)
 mkdir -p "$target/crates"
 export CARGO_TARGET_DIR=$target/crates CARGO_INCREMENTAL=0
 rm -rf "$CARGO_TARGET_DIR/package"/*.crate
-# Cargo makes a local registry of these crates. It would not unpack or build a version again that it has built before.
+# Cargo makes a local registry of these crates. Their earlier builds are removed, because cargo would not unpack or
+# build the same version again.
 for crate in "${crates[@]}"; do
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/"$crate"-[0-9]* "$CARGO_TARGET_DIR/debug/.fingerprint/$crate"-*
 done
@@ -22,8 +23,8 @@ done
 # local registry.
 quietly cargo package --offline --locked --allow-dirty "${crates[@]/#/--package=}"
 
-# `--touch`: the times in the archives are old, so cargo would think that the files have not changed since the last
-# check.
+# `--touch` gives the files new times. The times in the archives are old, so cargo would think that the files have not
+# changed since the last check.
 rm -rf "$unpacked"
 mkdir "$unpacked"
 for file in "$CARGO_TARGET_DIR/package"/*.crate; do

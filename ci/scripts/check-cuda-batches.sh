@@ -53,8 +53,8 @@ built=${CARGO_TARGET_DIR:-target}/release
 gcc -std=gnu11 -D_GNU_SOURCE -DRUNS=3 -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests examples/gdrx/cuda_batches.c "$work/batches.c" \
     -o "$work/cuda_batches" -Lbuild/lib -lgdrx -lgdrapi -lc "$built/libgdremu_cuda.so"
 
-# printed PROGRAM: runs the program, and prints its output. Fails unless that has 40 lines of results, each with a
-# number for each column.
+# printed PROGRAM: runs the program, and prints its output. Fails unless the output has 40 lines of results, each
+# with a number for each column.
 printed() {
     LD_LIBRARY_PATH=build/lib "$built/gdremu" --leak-exit 66 -- "$1" >"$work/printed" || die "$1 fails"
     awk '/^us for all items/ { columns = NF - 4 } /^(write|read) / { rows += NF == 5 + columns } END { exit rows != 40 }' \

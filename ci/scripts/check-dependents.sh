@@ -34,7 +34,7 @@ echo 'use {gdrapi_sys as _, gdrcopy as _}; fn main() {}' >src/main.rs
 quietly cargo check
 echo "dependents: compiles with the lines of the READMEs"
 
-# A workspace with only the published crates, because the other members have dependencies of their own.
+# This workspace has only the published crates, because the other members have dependencies of their own.
 mkdir "$work/oldest"
 cd "$work/oldest"
 cp -r "$root"/{src,include,build.rs,cbindgen.toml} .

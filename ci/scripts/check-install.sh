@@ -151,8 +151,8 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. The umask
-# would hide files from other users.
+# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. With this
+# umask, other users can read only files whose mode `make` sets.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
@@ -160,8 +160,8 @@ grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has
 ci/scripts/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
-# Compares the libraries that the static libraries need by the .pc files with those that they need by rustc's report.
-# -lgcc_s is left out.
+# The .pc files and rustc must name the same libraries, without -lgcc_s, that the static libraries need. as_set prints
+# such a list sorted and without -lgcc_s.
 as_set() {
     tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }

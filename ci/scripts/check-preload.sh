@@ -65,8 +65,8 @@ sed "s|/etc/ld.so.cache|$cache|" "$loader" >"$work/loader"
 chmod +x "$work/loader"
 PATH=$PATH:/sbin:/usr/sbin ldconfig -X -C "$cache" -f /dev/null "$work/other"
 
-# got PLACE PROGRAM PRELOAD LIBRARY_PATH: prints which library the program gets while the other one is in that place.
-# The program is `linked`, or the name that the other program loads.
+# got PLACE PROGRAM PRELOAD LIBRARY_PATH: prints which library a program gets while the other library is in PLACE.
+# PROGRAM is `linked` for the linked program, or the name that the other program passes to dlopen.
 got() {
     local command=("$work/linked") path=$4
     [ "$2" = linked ] || command=("$work/dlopened" "$2")
@@ -82,8 +82,8 @@ got() {
     esac
 }
 
-# expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the wanted library, whether the other one
-# is on LD_LIBRARY_PATH or in the cache.
+# expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the library WANTED, both while the other
+# library is on LD_LIBRARY_PATH and while it is in the cache.
 expect() {
     local place
     for place in path cache; do
@@ -112,7 +112,7 @@ done
 mkdir "$work/moved"
 cp "$lib/libgdrapi-preload.so" "$work/moved"
 expect linked "$work/moved/libgdrapi-preload.so" '' other
-# A libgdrapi may be installed in the loader's default directories, so this loader has none.
+# A libgdrapi may be installed in the loader's default directories, so this copy of the loader has no such directories.
 sed 's|/lib/|/LIB/|g; s|/lib64/|/LIB64/|g' "$loader" >"$work/bare"
 chmod +x "$work/bare"
 mkdir "$work/libc"

@@ -7,7 +7,7 @@ sources=$(dirname "$0")/../..
 
 of_libgdrapi=$(sed -n 's/^ *each([a-z0-9_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sources/c_tests/functions.h" | LC_ALL=C sort)
 
-# Each symbol of libgdrx has a version, for which programs ask.
+# Each symbol of libgdrx has a symbol version, by which the loader finds it for programs.
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
     "$sources/crates/gdrx/libgdrx.map" | LC_ALL=C sort)
 
@@ -31,7 +31,7 @@ for library; do
     *) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi ;;
     esac
 
-    # nm also lists the versions themselves, as absolute symbols. These are left out.
+    # nm also lists the names of the symbol versions, as absolute symbols. These symbols are left out.
     symbols=$(nm --dynamic --defined-only "$library" | awk '$(NF-1) != "A" { print $NF }' | LC_ALL=C sort)
     [ "$symbols" = "$wanted" ] ||
         fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted") <(echo "$symbols") | grep '^[<>]')"
@@ -41,8 +41,8 @@ for library; do
     unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
     [ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
 
-    # A static library beside the shared one must have the same global symbols, and no others, because another Rust archive
-    # might have the others, too.
+    # A static library beside the shared one must have the same global symbols, and no others. Other symbols, such as
+    # those of Rust's standard library, might also be in another Rust archive.
     archive=$(dirname "$library")/$name.a
     if [ -e "$archive" ]; then
         symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)

@@ -8,7 +8,7 @@ out=build/tsan
 mkdir -p "$out"
 
 # The sanitizer is an unstable option of rustc. The standard library is not instrumented, so the sanitizer does not see
-# its locks. crates/gdrcopy-core/src/sync.rs says how the library shows them.
+# its locks. crates/gdrcopy-core/src/sync.rs says how it sees the locks of the library.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
 built=$target/tsan/x86_64-unknown-linux-gnu/release
@@ -18,7 +18,7 @@ for package in libgdrapi gdrx; do
 done
 
 # Each library is made into one object with few global symbols, because both contain Rust's standard library. gcc's
-# runtime lacks the functions __tsan_memcpy, __tsan_memmove and __tsan_memset. It intercepts the plain ones instead.
+# runtime lacks __tsan_memcpy, __tsan_memmove and __tsan_memset. It intercepts memcpy, memmove and memset instead.
 for name in gdrapi gdrx; do
     ld -r --force-group-allocation --whole-archive "$built/lib$name.a" -o "$out/$name.o"
     objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove --redefine-sym __tsan_memset=memset \

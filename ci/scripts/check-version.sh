@@ -18,7 +18,8 @@ number() {
     sed -n "s/^#define $1_VERSION \([0-9]*\)$/\1/p" include/gdrapi.h include/gdrx.h
 }
 
-# wrong_places PRODUCT [DATE]: prints each place whose text has not the product's version, or not this date.
+# wrong_places PRODUCT [DATE]: prints each place whose text has another version than the product, or another date
+# than DATE.
 wrong_places() {
     local version file text wanted found line
     version=$(released "$1")

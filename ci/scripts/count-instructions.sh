@@ -18,8 +18,8 @@ built=${CARGO_TARGET_DIR:-target}/release
 [ -e "$built/gdremu" ] || die "no gdremu in $built: run \`make emulator\` first"
 command -v valgrind >/dev/null || die "valgrind is missing: run ci/scripts/install-deps.sh"
 
-# counted FUNCTION [SIZE] COUNT: calls a function of libgdrapi with SIZE bytes, or one of libgdrx, COUNT times. Inline
-# functions cannot be counted, so the functions counted_... contain them.
+# The program `counted FUNCTION [SIZE] COUNT` calls a function of libgdrapi with SIZE bytes, or one of libgdrx, COUNT
+# times. callgrind cannot count inline functions, so the functions counted_... contain them.
 cat >"$work/counted.c" <<'END'
 #include "gdrx.h"
 #include "kit/library.h"

@@ -4,8 +4,8 @@ change of them is seen. `--write` writes that file. Also fails if an item has tw
 documentation, or if a link of the crate's README leads to no item.
 
 The items are those that have a page of rustdoc. The list has each one's declaration, its methods, and the traits that
-it implements. It begins with the version of rustdoc that made it. Another version may write other pages, so the list is
-not compared with those that differ."""
+it implements. It begins with the version of rustdoc that made the pages. If this computer's rustdoc has another version
+and its pages give another list, the two lists are not compared."""
 
 import difflib
 import html
@@ -30,8 +30,8 @@ def text(page: str) -> str:
 
 
 def items_of(page: str) -> list[str]:
-    """Returns the lines of an item's page: its declaration, its methods and its traits, without those that each type
-    has."""
+    """Returns the lines of an item's page: its declaration, its methods and its traits, without the traits that each
+    type has."""
     page = page[page.index('<pre class="rust item-decl">') :]
     page = re.split('<h2 id="(?:synthetic-implementations|implementors)"', page)[0]
     declaration, rest = page.split("</pre>", 1)

@@ -1,4 +1,4 @@
-//! Compares the library with a model of its contract, under gdremu.
+//! Compares the results of libgdrapi with those of a reference model (model/world.rs), under gdremu.
 
 #[path = "../built/mod.rs"]
 mod built;

@@ -75,7 +75,7 @@ fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
 }
 
 /// Builds the libraries of a copy of the tree in which cargo-mutants has changed one place, and runs the tests.
-/// `ci/scripts/mutants-shard.sh` has built the C programs and gdremu before, in the tree itself.
+/// `ci/scripts/mutants-shard.sh` has built the C programs and gdremu before, in the tree that was copied.
 fn tests_pass_over_the_changed_libraries() {
     let bundle = env::var_os("GDRCOPY_TEST_BUNDLE").expect("`make mutants-shard` sets it");
     let bundle = Path::new(&bundle);

@@ -1,4 +1,5 @@
-//! The functions whose instructions are counted. They are not inlined, so that callgrind can find them.
+//! The functions whose instructions `ci/scripts/count-instructions.sh` counts. They are not inlined, so that callgrind
+//! can find them.
 
 use gdrcopy::owned::OwnedWord;
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};

@@ -9,7 +9,7 @@ use libloading::Library as File;
 
 type Answer<T> = Result<T, i32>;
 
-/// `gdr_mh_t`.
+/// The handle of a pin, as gdrapi.h declares it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct gdr_mh_t {
@@ -29,7 +29,7 @@ pub(super) struct gdr_info_v1_t {
     pub(super) bits: u32,
 }
 
-/// `gdr_info_v2_t`.
+/// The struct that `gdr_get_info_v2` writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct gdr_info_v2_t {
@@ -159,7 +159,7 @@ impl Library {
         result_of(errno, flag, MARK_INT)
     }
 
-    /// Calls both the new function and the old one, which has a shorter struct. Their results must agree.
+    /// Calls `gdr_get_info_v2`, and the old `gdr_get_info`, which has a shorter struct. Their results must agree.
     pub(super) fn info(&self, g: usize, handle: usize) -> Answer<gdr_info_v2_t> {
         let v1 = gdr_info_v1_t { va: 0, mapped_size: 0, page_size: 0, tm_cycles: 0, cycles_per_ms: 0, bits: u32::MAX };
         let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };

@@ -1,4 +1,4 @@
-//! Compares the library with a small reference model of the contract, by random sequences of valid and invalid calls.
+//! Compares libgdrapi with a small reference model (`world`), by random sequences of valid and invalid calls.
 //!
 //! `MODEL_CALLS` says how many calls to make in each mode (default 20,000). A failing sequence is shrunk, and printed
 //! with the seed (`MODEL_SEED`) that reproduces it.
@@ -49,7 +49,7 @@ fn behaves_as_the_model() {
         let result = TestRunner::new(config).run(&ops::ops(!mode.is_module), |ops| {
             let mut world = World::new(&library, &cuda, &mode);
             let run = ops.iter().try_for_each(|op| world.step(op));
-            // Everything must be closed before the next attempt, also after a failure.
+            // Everything must be closed before proptest tries the next sequence, also after a failure.
             let end = world.end();
             calls.set(calls.get() + world.calls());
             run.and(end).map_err(TestCaseError::fail)

@@ -1,4 +1,4 @@
-//! Finds out, from the options that gdremu was started with, which system the model must expect.
+//! Derives the properties of the emulated system, on which the model's results depend, from gdremu's options.
 
 use crate::under_gdremu;
 

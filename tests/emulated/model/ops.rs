@@ -5,8 +5,8 @@ use std::ops::Range;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// One operation. An index counts modulo the number of objects, including those that have ended. So the rest of a
-/// sequence still makes sense when proptest removes some of its operations.
+/// One operation. An index is taken modulo the number of objects, including those that have ended. So every index stays
+/// valid when proptest removes some operations of a sequence.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Open { fault: Option<i32> },
@@ -40,7 +40,7 @@ pub(super) struct Fault {
 pub(super) enum Owner {
     /// The `gdr_t` that made the pin.
     Right,
-    /// The `gdr_t` of this number, which may be the right one by chance.
+    /// The `gdr_t` of this index, which by chance may be the one that made the pin.
     Any(usize),
 }
 

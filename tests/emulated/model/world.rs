@@ -97,7 +97,8 @@ fn agree<T: PartialEq + std::fmt::Debug>(what: &str, said: T, expected: T) -> Ve
     if said == expected { Ok(()) } else { Err(format!("{what}: {said:?}, expected {expected:?}")) }
 }
 
-/// Returns the errno of a child's calls with an inherited object. `is_live` says whether it is live in the parent.
+/// Returns the errno of a child's calls with an inherited object. `is_live` says whether the object is live in the
+/// parent.
 fn refusal_in_child(is_live: bool) -> i32 {
     if is_live { libc::EACCES } else { libc::EINVAL }
 }
