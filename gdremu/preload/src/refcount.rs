@@ -10,9 +10,7 @@ pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
         return Err(Errno::EACCES);
     }
-    let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
-    // MFD_ALLOW_SEALING has no effect, because no code seals the file.
-    let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
+    let flags = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
     // SAFETY: the name ends with a NUL byte.
     let fd = unsafe { libc::memfd_create(c"gdrdrv-refcount".as_ptr(), flags) };
     if fd < 0 {

@@ -35,8 +35,7 @@ unsafe fn munmap(addr: usize, len: usize) {
 /// Makes a file of anonymous memory. Linux allocates its pages when they are first accessed.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // MFD_ALLOW_SEALING has no effect, because no code seals the file.
-    let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    let file = memfd_create(name, MFdFlags::MFD_CLOEXEC)?;
     ftruncate(&file, len)?;
     Ok(out_of_the_way(file))
 }
