@@ -238,7 +238,6 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 
 /* ---- Stream-ordered allocation ---- */
 
-
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
 

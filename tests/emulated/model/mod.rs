@@ -26,7 +26,7 @@ fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
     match text.parse() {
         Ok(number) => Some(number),
-        Err(_) => panic!("{name}={text}"),
+        Err(_) => panic!("{name}={text}: not a number"),
     }
 }
 
