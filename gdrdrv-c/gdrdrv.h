@@ -8,20 +8,21 @@
  *
  * Locks, from the outermost to the innermost:
  *
- *   gdr_owner.tables and .large   of a process and of a user. Both are held during calls of the GPU
- *                    driver, and no lock below is
- *   mmap_lock        of the process. The kernel holds it during mmap and page faults
- *   gdr_file.lock    the file's pins, the next handle, the requested mapping type of a pin
- *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled with the
- *                    gate held, so none is filled once `live` is false
+ *   gdr_owner.tables of a process, and gdr_owner.large of a user: held during calls to the GPU driver,
+ *                    when no lock below is held
+ *   mmap_lock        of the process: held by the kernel during mmap and page faults
+ *   gdr_file.lock    protects the file's pins, the next handle, the requested mapping type of a pin
+ *   gdr_pin.gate     protects the GPU driver's page table, and `live`, which says whether the pages may
+ *                    be mapped. Page tables of the CPU are filled with the gate held, so none is filled
+ *                    once `live` is false
  *   gdr_pins         the xarray's lock. While it is held, pins in the xarray keep a reference
- *   (owner.c)        the counts of each process and user
+ *   (owner.c)        a lock that protects the counts of each process and user
  *
- * A call of the GPU driver can take as long as a GPU hangs. So no lock is held during such a call
- * if it could stop another user, a pin of another process, a close of a file without pins, or the
- * departure of a device. (`large` admits more calls than a machine has GPUs.) gdr_pin_revoke() and
- * the departure of a device take the gate and the locks below it. Neither waits for an mmap_lock,
- * which an access to another file can hold for ever.
+ * A call to the GPU driver can take as long as a GPU hangs. So no lock is held during such a call
+ * if the lock could block another user, a pin of another process, a close of a file without pins, or
+ * the departure of a device, which is when its driver is unbound. (`large` admits more calls than a
+ * machine has GPUs.) gdr_pin_revoke() and the departure of a device take the gate and the locks below
+ * it. Neither waits for an mmap_lock, which an access to another file can hold for ever.
  *
  * No lock is held while user memory is copied, because the copy may fault and take the mmap_lock.
  */
@@ -64,9 +65,9 @@ struct gdr_owner {
 	pid_t pid;                    /* the number of the process, or 0 for a user */
 	u64 start;                    /* when the process started, because numbers are reused */
 	kuid_t uid;                   /* the user, or GLOBAL_ROOT_UID for a process */
-	u64 refs;                     /* of files and pins, under a lock of owner.c */
-	u64 pins;                     /* number of pins, under the same lock */
-	u64 bytes;                    /* bytes of these pins, under the same lock */
+	u64 refs;                     /* references from files and pins, under owner.c's lock */
+	u64 pins;                     /* number of pins, under owner.c's lock */
+	u64 bytes;                    /* bytes of these pins, under owner.c's lock */
 	/* A process holds this for reading to get an ordinary pin, and for writing to return one. */
 	struct rw_semaphore tables;
 	struct semaphore large;       /* how many more large requests of a user the GPU driver may get */
@@ -74,7 +75,7 @@ struct gdr_owner {
 
 /* An open /dev/gdrdrv. */
 struct gdr_file {
-	refcount_t refs;              /* the open file, and each pin, which may exist longer */
+	refcount_t refs;              /* one for the open file, and one for each pin, which may outlive it */
 	struct gdr_owner *owner;      /* the process that opened the device */
 	struct address_space mapping; /* the mappings of this open file, by handle */
 
@@ -89,7 +90,7 @@ static inline void gdr_file_put(struct gdr_file *file)
 		kfree(file);
 }
 
-/* The function that returns the pages of an ordinary pin to the GPU driver. */
+/* The fate of an ordinary pin says which function returns its pages to the GPU driver. */
 enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
 	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
@@ -117,7 +118,7 @@ struct gdr_pin {
 	u64 offset;                   /* bytes from va to the requested address */
 	bool persistent;              /* the pin outlives a free of its memory, so it is never revoked */
 	bool force_pcie;
-	int departures;               /* the value of gdr_departures when this pin was begun */
+	int departures;               /* pages.c's gdr_departures when this pin was begun */
 
 	/* Set before file->pins has the pin: */
 	u64 handle;
@@ -137,9 +138,9 @@ struct gdr_pin {
 	bool wc_reserved;             /* the physical range is reserved as write-combining */
 
 	/* Without a lock: */
-	atomic_t vmas;                /* number of vmas; leaves 0 only under file->lock and gate */
+	atomic_t vmas;                /* number of vmas; changes from 0 only with file->lock and gate held */
 	enum gdr_fate fate;           /* changed by cmpxchg() */
-	struct completion revocation; /* gdr_pin_revoke() of a pin that is not orphaned has ended */
+	struct completion revocation; /* done when gdr_pin_revoke() ends, unless the pin is orphaned */
 };
 
 /* main.c */
@@ -206,8 +207,8 @@ int gdr_pages_tables(void);
 
 void gdr_map_init(void);
 /*
- * Linux has ARCH_SUPPORTS_PMD_PFNMAP since 6.12. Before, get_user_pages_fast() mistakes huge pages
- * of a device for ones of RAM.
+ * Linux has ARCH_SUPPORTS_PMD_PFNMAP since 6.12. In older kernels, get_user_pages_fast() mistakes
+ * huge pages of a device for huge pages of RAM.
  */
 #if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && \
 	defined(CONFIG_TRANSPARENT_HUGEPAGE)

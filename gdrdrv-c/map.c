@@ -54,7 +54,7 @@ static void gdr_unreserve_wc(struct gdr_pin *pin, u64 end)
 
 /*
  * On x86, pages get the memory type that their physical range is reserved with. If another driver
- * has reserved a part with another type, the reservation fails, and the pages of that part get the
+ * has reserved a part with another type, the reservation fails, and the pages of that part get this
  * other type.
  */
 static void gdr_reserve_wc(struct gdr_pin *pin)
@@ -181,7 +181,7 @@ static vm_fault_t gdr_fault(struct vm_fault *vmf)
 }
 
 #ifdef GDR_HAVE_HUGE_PAGES
-/* Maps a huge page at the address, if the memory allows one: 2 MiB with pages of 4 KiB. */
+/* Maps a huge page at the address, if the memory allows that. With 4 KiB pages, it has 2 MiB. */
 static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 {
 	struct vm_area_struct *vma = vmf->vma;

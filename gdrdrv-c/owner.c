@@ -68,7 +68,7 @@ struct gdr_owner *gdr_owner_get_process(void)
 	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
 }
 
-/* Returns the process's user with a reference for the caller, or NULL if there is no memory. */
+/* Returns the user of the calling process with a reference for the caller, or NULL if there is no memory. */
 struct gdr_owner *gdr_owner_get_user(void)
 {
 	return gdr_owner_get(0, 0, current_uid());
@@ -87,7 +87,7 @@ static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64
 	return true;
 }
 
-/* Drops a reference, and this many pins and bytes. */
+/* Drops a reference, and subtracts these pins and bytes from the counts. */
 static void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes)
 {
 	bool unused;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The GPU driver, which pins memory and returns a page table. Macros in its header say what its release supports. */
+/* Calls to the GPU driver, which pins memory and returns a page table. Macros in nv-p2p.h say what it supports. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/delay.h>
@@ -20,12 +20,12 @@
 #define GDR_TABLE_WITH_FLAGS 0x00010003
 #define GDR_TABLE_CPU_CACHEABLE 0x1
 
-#ifndef GDR_GPU_VENDOR /* vm/modules.sh defines another one */
+#ifndef GDR_GPU_VENDOR /* vm/modules.sh defines another vendor */
 #define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
 #endif
 
-/* For a smaller request, the GPU driver allocates up to 256 KiB before it looks at the range. */
-#ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller one */
+/* Larger requests are limited in number, as the GPU driver allocates over 256 KiB before it checks their range. */
+#ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller limit */
 #define GDR_LARGE_REQUEST (1ULL << 30)
 #endif
 
@@ -190,7 +190,7 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* Counts that a driver has left a device, and returns true, if the device may be a GPU. */
+/* If the device may be a GPU, counts that a driver has left it, and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)

@@ -155,7 +155,7 @@ static void gdr_pin_revoke(void *id)
 	enum gdr_fate fate;
 
 	if (!pin)
-		return; /* the pin has ended, though the GPU driver had kept it and answered 0 to the unpin */
+		return; /* an unpin has ended this pin: the GPU driver answered 0 to it, but kept the memory pinned */
 	trace_gdrdrv_revoke(pin);
 	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
 	if (fate == GDR_PINNED) {
@@ -165,11 +165,11 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else the pin is ending, though the GPU driver had kept it and answered 0 to the unpin */
+	} /* else an unpin is ending this pin: the GPU driver answered 0 to it, but kept the memory pinned */
 	gdr_pin_put(pin);
 }
 
-/* Returns a pin without pages, which only the caller knows, or NULL. */
+/* Returns a new pin that is in no list and has no pages, or NULL if there is no memory. */
 static struct gdr_pin *gdr_pin_new(struct gdr_file *file, bool force_pcie)
 {
 	struct gdr_pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL_ACCOUNT);

@@ -30,8 +30,8 @@ TEST(releases_know_their_commands)
 }
 
 /*
- * No command has these numbers, but they are like those of commands: the next numbers, a command's
- * number with another size or direction, or with another type.
+ * No command has these numbers. Most of them differ from a command's number only in the index, the
+ * size of the argument, the direction or the type.
  */
 TEST(unknown_commands_are_enotty)
 {

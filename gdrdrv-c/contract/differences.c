@@ -15,7 +15,7 @@ static const struct difference {
     unsigned int from, to; /* the first and last release 2.x */
     long expected;
 } differences[] = {
-    /* Differences between releases. commands.c lists the commands of each. */
+    /* Differences between releases. commands.c lists since which release each command exists. */
     {"GET_CB_FLAG by another thread of the owner", ALL, 0, 0, EACCES},
     {"pins of less than a page have handles of their own", ALL, 0, 3, 0},
     {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds sizes up, but 2.4.1 does not, and both report 2.4 */
@@ -31,7 +31,7 @@ static const struct difference {
     /* Here gdrdrv-c is stricter than the other implementations. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
     {"mmap with PROT_EXEC", THEIRS, 0, NEWEST, 0},
-    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* they last as long as a copy of fd */
+    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* the pins last as long as a copy of the descriptor */
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
     /* Here gdrdrv-c is more lenient than the other implementations. */
@@ -39,7 +39,7 @@ static const struct difference {
 
     /* NVIDIA's gdrdrv also differs in these results. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
-    {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* it is 0 for one contiguous run of pages, EAGAIN for several */
+    {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* 0 for one contiguous run of pages, EAGAIN for several */
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
 
     /* gdremu cannot emulate these results, or its options set them. */

@@ -89,7 +89,7 @@ TEST(params_show_version_and_mode)
         CHECK(open(PARAMS, O_RDWR) < 0);
 }
 
-/* Reads of the file count pins that were made after the file was opened. */
+/* Each read returns the current count, which includes pins made after the file was opened. */
 TEST(refcount_is_read_live)
 {
     int count = open(REFCOUNT, O_RDONLY | O_CLOEXEC), fd = driver_open();

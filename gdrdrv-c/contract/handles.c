@@ -27,7 +27,7 @@ static void check_refused(uint64_t handle)
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
 
-/* Makes a pin, the oldest one, which wrong handles must not affect, and memory for other pins. */
+/* Makes the oldest pin, which commands with wrong handles must not affect, and allocates memory for other pins. */
 static void begin_with_other_memory(void)
 {
     other_memory = memory_alloc(SIZE);
@@ -65,7 +65,7 @@ TEST(handles_that_no_pin_has_are_refused)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
         CHECK_EQUAL(wrong.va, memory.va);
     } else {
-        /* These are within a pin, beyond all pins, or equal to a pin's handle in the lower 32 bits. */
+        /* These handles are within a pin, beyond all pins, or equal to a pin's handle in the lower 32 bits. */
         check_refused(handle + 1);
         check_refused(beyond);
         check_refused(handle ^ 1ULL << 33);

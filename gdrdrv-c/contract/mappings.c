@@ -127,7 +127,7 @@ TEST(pins_of_the_same_memory_show_the_same_bytes)
     CHECK_EQUAL(other_va[0], 0x44);
 }
 
-/* ---- Types ---- */
+/* ---- Types of mappings ---- */
 
 TEST(platform_has_the_types_of_its_default)
 {
@@ -216,7 +216,7 @@ TEST(unpin_removes_pages_of_a_single_gpu_page)
     CHECK_PAGES_GONE(va, 3 * PAGE);
 }
 
-/* Checks what a mapping shows after UNPIN, if munmap or mremap had removed other parts of it before. */
+/* Checks the pages of the rest of a mapping after UNPIN, if munmap or mremap had removed another part before UNPIN. */
 static void check_left(const unsigned char *va, size_t size)
 {
     if (expected("a pin is mapped while a part of its mapping is", 1))

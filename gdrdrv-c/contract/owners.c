@@ -64,7 +64,7 @@ TEST(forked_child_can_open_its_own)
     CHECK_PAGES(va, SIZE, OURS);
 }
 
-/* Keeps a child's copies of all descriptors until the parent ends it. */
+/* Runs in a child, which keeps its copies of all descriptors open until the parent lets it exit. */
 static void keeper(void)
 {
     await(to_child[0]);
@@ -252,7 +252,7 @@ TEST(exec_ends_pins_of_a_closed_descriptor)
         pause();
 }
 
-/* ---- Copies of the owner, and how they end ---- */
+/* ---- The owner's copies of a descriptor, and how they are closed ---- */
 
 TEST(copies_are_equal)
 {

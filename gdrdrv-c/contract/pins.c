@@ -2,7 +2,7 @@
    their pins. */
 #include "contract.h"
 
-/* Checks that both commands pin the range; or, if mapped_size is 0, fail with EINVAL and change nothing. */
+/* Checks that both PIN_BUFFER commands pin the range; or, if mapped_size is 0, fail with EINVAL and change nothing. */
 static void check_range(uint64_t addr, uint64_t size, uint64_t va, uint64_t mapped_size)
 {
     struct gdrdrv_pin_buffer_v2 a = {.addr = addr, .size = size, .handle = 77};

@@ -121,7 +121,7 @@ TEST(unpin_ends_a_mapping_that_mprotect_has_hidden)
 /* ---- 32-bit system calls ---- */
 
 #ifdef __x86_64__
-/* Returns 0 or an errno. */
+/* Calls ioctl on the device by a 32-bit system call. Returns 0 or an errno. */
 static int command_of_32_bits(unsigned int number, void *argument)
 {
     int result;
@@ -133,7 +133,7 @@ static int command_of_32_bits(unsigned int number, void *argument)
     return -result;
 }
 
-/* Makes a call in a child. A kernel without these calls ends the child by a signal, or answers ENOSYS. */
+/* Makes a 32-bit system call in a child. A kernel without them ends the child by a signal, or answers ENOSYS. */
 static bool kernel_has_32_bit_system_calls(void)
 {
     int status;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * The GPU memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped in this module, unless a
- * test sets `mixed`, because a mapping would reserve a memory type, and hide the type of a client's
- * mapping. When the device leaves, the reference counts of its pages stay, because pages are still
+ * test sets `mixed`. A mapping would reserve a memory type for the page, and hide which type a client
+ * reserves. When the device leaves, the reference counts of its pages stay, because pages are still
  * allocated and pinned.
  */
 #include <linux/bitmap.h>
@@ -55,7 +55,7 @@ static u32 random(void)
 	return bar.random;
 }
 
-/* Maps the last page until the device leaves. */
+/* Maps the halves of the last page with two different memory types until the device leaves. */
 static bool map_last_page(struct device *device)
 {
 	phys_addr_t last = bar_address(bar.count - 1);
@@ -159,8 +159,8 @@ static u32 take_one(void)
 }
 
 /*
- * Clears a page. Maps it in halves if the last page has a memory type for each half, because a
- * mapping has only one.
+ * Clears a page. With `mixed`, the halves of the last page have different memory types. A mapping
+ * can have only one type, so each half is then mapped separately.
  */
 static int clear_page_of_bar(u32 page)
 {

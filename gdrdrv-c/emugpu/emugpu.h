@@ -2,7 +2,7 @@
 /*
  * emugpu is an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a
  * PCI device. Where that interface leaves a GPU driver a choice, emugpu chooses what is hardest for
- * a client. nv-p2p.h describes the interface.
+ * a client, that is, for a module that pins. nv-p2p.h describes the interface.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *   p2p.c      nvidia_p2p_*: pins and unpins
@@ -12,12 +12,12 @@
  *
  * Locks, each taken before those below it:
  *
- *   mmap_lock      of a process. The kernel holds it during device.c's fault handler
- *   emugpu_lock    spaces, objects, mappings, and the list of page tables. Free callbacks run with
- *                  it held, as those of the real driver run with its locks held. A client deadlocks
- *                  if its callback calls emugpu, or if it calls emugpu with a lock held that its
- *                  callback takes
- *   (bar.c, pin.c) page counts; free page tables
+ *   mmap_lock      of a process: held by the kernel during device.c's fault handler
+ *   emugpu_lock    protects spaces, objects, mappings, and the list of page tables. Free callbacks run
+ *                  with it held, as those of the real driver run with its locks held. A client
+ *                  deadlocks if its callback calls emugpu, or if it calls emugpu with a lock held that
+ *                  its callback takes
+ *   (bar.c, pin.c) locks that protect the counts of pages, and the page tables kept for reuse
  */
 #ifndef EMUGPU_H
 #define EMUGPU_H
@@ -118,7 +118,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
-	struct emugpu_space *space; /* only of an ordinary pin; a persistent one may outlive it */
+	struct emugpu_space *space; /* valid only for an ordinary pin; a persistent pin may outlive it */
 	u64 va;
 	u64 size;
 	void (*free_callback)(void *data); /* NULL for a persistent pin */
@@ -128,9 +128,9 @@ struct pin {
 	struct nvidia_p2p_page *pages;
 };
 
-/* Returns a pin without pages, which only the caller knows, or NULL. */
+/* Returns a new pin that has no pages and is not in the list, or NULL if there is no memory. */
 struct pin *pin_new(u64 va, u64 size);
-/* Frees the pin, and returns its pages. */
+/* Frees the pin, and drops its references to pages. */
 void pin_free(struct pin *pin);
 /* Adds the pin to the list, with emugpu_lock held. After the unlock, its free callback can run. */
 void pin_add(struct pin *pin);
@@ -153,7 +153,7 @@ void pause_for(u32 microseconds);
 
 /* ---- p2p.c ---- */
 
-/* Returns how many bytes were allocated, in all, for pins before any check of them. */
+/* Returns the total number of bytes that were allocated for pins before a check of their ranges. */
 u64 pins_unchecked_bytes(void);
 void wait_while_held(void);
 

@@ -25,7 +25,7 @@
 /* The UUID of the GPU, as nvidia-smi prints it. */
 #define EMUGPU_UUID "GPU-656d756c-6174-6564-2047-5055200123fe"
 
-/* Offset of object `handle` in the file; objects are smaller than 4 GiB. */
+/* The offset at which mmap maps the object with this handle. Objects are smaller than 4 GiB. */
 #define EMUGPU_OFFSET(handle) ((__u64)(handle) << 32)
 
 /* The p2p_token of the process with this number. The va_space of a process is its number. */
@@ -63,8 +63,8 @@ struct emugpu_status {
 struct emugpu_inject {
 	__u32 nth;   /* number of the pin that fails: 1 is the next pin, 0 is none */
 	__s32 error; /* the errno of that pin, a positive number */
-	__u32 pin_delay;      /* microseconds between the creation of a pin and its return to the client */
-	__u32 callback_delay; /* microseconds before a free callback, and in its free_page_table */
+	__u32 pin_delay;      /* microseconds after an ordinary pin's pages are chosen, and before a pin is returned */
+	__u32 callback_delay; /* microseconds before each free callback, and in nvidia_p2p_free_page_table() */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
 	__u32 nth_put;   /* number of the unpin that does nothing: 1 is the next unpin, 0 is none */
 	__s32 put_error; /* the errno of that unpin, a positive number, or 0 for success */

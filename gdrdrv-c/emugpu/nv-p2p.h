@@ -79,8 +79,8 @@ typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t; /* NVIDIA's gdrdrv
  * with -EINVAL, and there is no callback.
  *
  * Before the range is checked, 16 bytes for each 64 KiB of the length are allocated, and not
- * accounted to the process. The table can get the address of one that has just been freed. After a
- * failure, *page_table is not valid.
+ * accounted to the process. A new table can get the address of a table that has just been freed.
+ * After a failure, *page_table is not valid.
  *
  * Returns 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
  */

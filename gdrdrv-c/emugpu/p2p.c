@@ -72,8 +72,9 @@ static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
 }
 
 /*
- * Allocates an address and two numbers per page. The number of pages is cut to 32 bits. The
- * allocation fails instead of calling the OOM killer, which would end tests.
+ * Allocates an address and two numbers per page, as real GPU drivers do before they check a range.
+ * The number of pages is cut to 32 bits. The allocation fails instead of calling the OOM killer,
+ * which would end tests.
  */
 static void *allocate_unchecked(u64 size)
 {
@@ -84,7 +85,7 @@ static void *allocate_unchecked(u64 size)
 	return kvmalloc(bytes, GFP_KERNEL | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
 }
 
-/* Returns whether the pin still has the pages of its range. */
+/* Returns whether the pages at the pin's addresses are still those in its table. */
 static bool is_current(const struct pin *pin, struct emugpu_space *space)
 {
 	u32 i, page;
@@ -160,8 +161,8 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 }
 
 /*
- * Ends the pin with this table. `frees_again` is for calls that, on a real GPU, free a table again
- * if its pin is not found. emugpu warns instead.
+ * Ends the pin with this table. `frees_again` is true for calls that would free the table a second
+ * time on a real GPU if no pin has it. emugpu warns instead.
  */
 static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table, bool frees_again)
 {

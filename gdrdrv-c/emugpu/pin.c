@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Pins: page tables that clients hold, until their memory is freed. */
+/* Pins are page tables that clients hold. When pinned memory is freed, the free callbacks of ordinary pins run. */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -16,11 +16,11 @@ static atomic_t count = ATOMIC_INIT(0);
 module_param_named(page_tables, count.counter, int, 0444);
 MODULE_PARM_DESC(page_tables, "number of page tables that clients hold");
 
-/* Freed pins. The one that was freed last is used first, so that clients meet its address again. */
+/* Freed pins. The one that was freed last is used first, so that its address is soon that of a new table. */
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 
-static u8 uuid[16] = "emulated GPU \x01\x23\xfe"; /* EMUGPU_UUID */
+static u8 uuid[16] = "emulated GPU \x01\x23\xfe"; /* the bytes of EMUGPU_UUID */
 
 u64 pins_count(void)
 {

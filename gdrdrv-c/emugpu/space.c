@@ -21,7 +21,7 @@ struct mapping {
 	u64 va;
 	u64 size;
 	struct emugpu_object *object;
-	u32 first; /* first page, in the object */
+	u32 first; /* index of the object's page that is mapped at `va` */
 };
 
 static bool is_range(u64 va, u64 size)
@@ -292,7 +292,7 @@ int space_renew(struct emugpu_space *space, u64 va, u64 size)
 		if (!at(space, page))
 			return -EINVAL;
 
-	/* Allocates the pages that may be needed before anything changes. */
+	/* Before anything changes, allocates all pages that may be needed. */
 	count = size / EMUGPU_PAGE_SIZE;
 	fresh = kvmalloc_array(count, sizeof(*fresh), GFP_KERNEL);
 	if (!fresh)

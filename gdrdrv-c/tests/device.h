@@ -166,8 +166,8 @@ static inline long page_tables(void)
 /* ---- Processes and threads ---- */
 
 /*
- * Threads that wait for each other should run on two processors, if there are two. On one processor, each would wait
- * for the other's time slice to end.
+ * Returns a set with only this processor. Threads that wait for each other should run on two processors, if there are
+ * two. On one processor, each would wait for the other's time slice to end.
  */
 static inline cpu_set_t processor(int number)
 {
@@ -236,7 +236,7 @@ static inline void *unpin_thread(void *pin)
     return NULL;
 }
 
-/* Runs for a random time below `iterations`. */
+/* Loops a random number of times, fewer than `iterations`. */
 static inline void delay(unsigned int *seed, unsigned int iterations)
 {
     volatile unsigned int left = (unsigned int)rand_r(seed) % iterations;

@@ -1,7 +1,7 @@
 /*
  * Tests of mappings of adjacent GPU pages, which the kernel can map by huge pages. After any change to a part of a huge
- * page, the rest shows the pin's memory, and all of it ends with the pin. With emugpu's parameter longest_run=65536,
- * nearly all memory can be mapped by huge pages; with 100, only some.
+ * page, the rest still gives access to the pin's memory, and loses that access when the pin ends. With emugpu's
+ * parameter longest_run=65536, nearly all memory can be mapped by huge pages; with 100, only some.
  */
 #include "device.h"
 #include "process.h"
@@ -16,14 +16,14 @@
 static struct gpu_memory memory;
 static int fd;
 
-/* Fills each page of the memory with its own value, at its start. */
+/* Writes a different value to the start of each page of the memory. */
 static void fill(void)
 {
     for (size_t at = 0; at < SIZE; at += PAGE)
         *(size_t *)(void *)(memory.view + at) = at + 1;
 }
 
-/* Checks that a range of a mapping shows the bytes at this offset of the memory. */
+/* Checks that reads from this part of a mapping return the values that fill() wrote from this offset on. */
 static void check_shows(const unsigned char *va, size_t offset, size_t size)
 {
     for (size_t at = 0; at < size; at += PAGE)

@@ -85,7 +85,7 @@ static void *pin_until_storm_over(void *unused)
     return NULL;
 }
 
-/* Waits for the end of a child, and returns 1. */
+/* Waits for the end of a child. Returns 1, the number of children that ended. */
 static int storm_child_ends(void)
 {
     int status;

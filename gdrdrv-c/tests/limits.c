@@ -87,7 +87,7 @@ static void opens_share_the_limit(void)
     CHECK_OK(unpin(fd, handles[0]));
     check_room_for_one();
 
-    /* A mapping keeps the file of a closed descriptor, and that keeps its pins. */
+    /* A mapping keeps the file of a closed descriptor, and the file keeps its pins. */
     unsigned char *va = mapped(fd, handles[1], GPU_PAGE);
     CHECK(close(fd) == 0);
     fd = driver_open();
@@ -379,7 +379,7 @@ int main(int argc, char **argv)
     in_child(limited_number);
     set_limits(0, 1, 0, 0);
     in_child(limited_memory);
-    set_limits(1, 64, 0, 0); /* both limits hold */
+    set_limits(1, 64, 0, 0); /* both limits apply */
     in_child(limited_by_both);
     set_limits(0, 0, LIMIT, 0);
     pins_of_ended_processes_count_for_their_user();

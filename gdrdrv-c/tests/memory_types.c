@@ -111,7 +111,7 @@ int main(void)
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(reserved(), before);
 
-    /* This pin has a single run of pages. */
+    /* This pin has a single contiguous run of pages. */
     fd = driver_open();
     memory = gpu_alloc(GPU_PAGE);
     handle = pinned(fd, memory);

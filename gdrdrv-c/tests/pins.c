@@ -23,7 +23,7 @@ struct line {
     char command[64];
 };
 
-/* Reads all lines, checks their format, and stores the lines of a process. Returns their number. */
+/* Reads all lines and checks their format. Stores the lines of a process's pins, and returns how many these are. */
 static int lines_of(pid_t pid, struct line *lines, int most)
 {
     const char *const header[] = {"pid", "uid", "gpu", "bytes", "mapped", "type", "age", "command", NULL};

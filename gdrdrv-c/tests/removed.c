@@ -111,7 +111,7 @@ static void another_device_leaves(void)
 
 static int *is_gone, *is_over;
 
-/* Maps the two flags, which are in a file that an exec does not close. */
+/* Maps is_gone and is_over, which are in a file that an exec does not close. */
 static void map_flags(int file)
 {
     is_gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -120,8 +120,8 @@ static void map_flags(int file)
 }
 
 /*
- * Pins and maps, again and again. Keeps every fourth mapping until the GPU leaves. No mapping that exists while the GPU
- * is gone shows anything.
+ * Pins and maps, again and again. Keeps every fourth mapping until the GPU leaves. While the GPU is gone, any access to
+ * a mapping must raise SIGBUS.
  */
 static void map_until_over(void)
 {

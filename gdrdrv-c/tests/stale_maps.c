@@ -1,7 +1,7 @@
 /*
  * One thread repeatedly maps a pin, while another thread unpins it. A mapping that the kernel was making when its pin
- * ended must not show anything. In other rounds the second thread has its own descriptor table, and exits or closes its
- * copy of the descriptor. That must not end the pin, because a pin ends with its process, not with a thread.
+ * ended must not give access to memory. In other rounds the second thread has its own descriptor table, and exits or
+ * closes its copy of the descriptor. That must not end the pin, because a pin ends with its process, not with a thread.
  *
  * usage: stale_maps [exit|close|unpin [rounds]]
  */

@@ -84,7 +84,7 @@ static void every_token_is_the_callers(void)
     }
 }
 
-/* If gdrdrv passed tokens, emugpu would warn of a table that is freed again. */
+/* If gdrdrv passed the tokens on to emugpu, emugpu would warn that a page table is freed again. */
 static void unpin_against_free_frees_once(void)
 {
     const uint32_t self = (uint32_t)getpid();

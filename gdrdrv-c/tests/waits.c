@@ -1,7 +1,7 @@
 /*
- * Tests with a call of the GPU driver that does not return, as when a GPU hangs (emugpu's parameter `held`). Pins,
- * closes and exits of other processes must not wait for that call, nor must devices that leave, even the one with the
- * memory to pin. Only large requests may wait, and only for those of the same user.
+ * Tests with a call to the GPU driver that does not return, as when a GPU hangs (emugpu's parameter `held`). During the
+ * call, other processes must be able to pin, close and exit, and any device must be able to leave, even the one whose
+ * memory the call pins. Only large requests may wait, and only for large requests of the same user.
  */
 
 #include "device.h"
@@ -112,7 +112,7 @@ static void ends(void (*part)(void))
 
 static char drivers_file[96], device_name[32];
 
-/* Chooses the device of a driver that has this text in its file `what`. */
+/* Chooses the driver's device whose file `what` in sysfs has this text. */
 static void choose(const char *driver, const char *what, const char *text)
 {
     char pattern[96];
@@ -282,7 +282,7 @@ static void pin_and_be_held_in_mmap(void)
     finish_thread(thread);
 }
 
-/* The thread holds the mmap_lock, like a thread that waits for the answer of a file system. */
+/* The held thread keeps its process's mmap_lock, like a thread that waits for the answer of a file system. */
 static void gpu_that_leaves_waits_for_no_mmap(void)
 {
     choose(GPU_DRIVER, "device", "0x1110\n");

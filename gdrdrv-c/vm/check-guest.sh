@@ -12,7 +12,7 @@ limit=300
 
 # The model-based test makes MODEL_CALLS calls. C tests repeat their loops a hundredth as often as elsewhere.
 export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100
-# Some programs load libgdrapi.so, which a directory of another library may lack.
+# Some programs load libgdrapi.so. LIB may have only libgdrapi.so.2, so a link is made.
 names=$(mktemp -d)
 ln -s "$lib/libgdrapi.so.2" "$names/libgdrapi.so"
 export GDRAPI_LIB=$lib LD_LIBRARY_PATH=$lib:$names

@@ -138,7 +138,7 @@ build_tests() {
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 }
 
-# Builds the modules, by starting a virtual machine. Those that are started later use the same modules.
+# Builds the modules, by starting a virtual machine. Virtual machines that are started later use the same modules.
 boot_once() {
     "$here/run.sh" --kernel "$series" --timeout $limit -- cat /proc/driver/gdrdrv/params
 }
@@ -172,7 +172,7 @@ check_library() {
     finish traditional "the library, pins that end with a free"
 }
 
-# Checks what installs and loads the module, with DKMS and without.
+# Checks the installation and the loading of the module, with DKMS and without.
 check_installed() {
     local kernel modules
     "$root/ci/scripts/apt-install.sh" dkms jq

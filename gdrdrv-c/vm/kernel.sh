@@ -96,8 +96,8 @@ are_in_archive() {
     done
 }
 
-# Takes the newest linux-headers-SERIES…, but no variant of it, for which the archive has all packages. A security update
-# brings the headers days before the signed image.
+# Takes the newest linux-headers-SERIES… for which the archive has all packages, but no variant such as -rt. A security
+# update brings headers days before the signed image.
 headers=
 for candidate in $(apt-cache pkgnames "linux-headers-$number" |
     grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -rV); do

@@ -15,7 +15,7 @@ source=${4:-$(dirname "$here")}
 out=$kernel/modules-$branch-$license
 [ $# -lt 4 ] || out=$out-$(basename "$source")
 
-# The tools in the headers are for the host, so only the compiler differs.
+# The tools in the headers are for the host, so a cross-build differs only in the compiler.
 case $kernel in
 *-arm64) cross="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-" ;;
 *-ppc64el) cross="ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-" ;;

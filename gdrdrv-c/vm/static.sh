@@ -59,7 +59,8 @@ ignored=(
 )
 [ -e "$scripts/scripts/checkpatch.pl" ] ||
     "$here/source.sh" "$scripts" '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' '*/scripts/const_structs.checkpatch'
-# checkpatch looks for names in include/, and leaves a cache. It wants another layout of tracepoints' macros.
+# checkpatch looks for names in include/, and leaves a cache in the current directory. Its messages about the layout of
+# tracepoints' macros are dropped, because they do not apply.
 mkdir "$work/include"
 cd "$work"
 {
