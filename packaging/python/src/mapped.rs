@@ -23,7 +23,7 @@ const LONG_COPY: usize = 4096;
 
 /// This process's connection to the driver. The lock is taken only under the GIL, so a forked child finds it free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, for forked children. The lock is taken only under the GIL, so a forked child finds it free.
+/// All mapped pages, whose addresses a forked child reserves. The lock is taken only under the GIL, so the child finds it free.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// The pages of one mapping.
@@ -89,7 +89,7 @@ impl Pinned {
     }
 }
 
-/// Mapped GPU memory, with the accesses of a Mapping.
+/// Mapped GPU memory. The Python class Mapping inherits from this class.
 #[pyclass(subclass, frozen, module = "gdrcopy._native")]
 pub(crate) struct Memory {
     pinned: RwLock<Pinned>,
