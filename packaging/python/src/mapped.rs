@@ -162,7 +162,7 @@ impl Memory {
     /// Copies bytes from `host` to this range (offset and size).
     ///
     /// # Safety
-    /// The range is inside, and `host` is readable for its size.
+    /// The range is inside the memory, and `host` is readable for the size of the range.
     pub(crate) unsafe fn copy_to(&self, py: Python<'_>, range: (usize, usize), host: *const u8) -> Result<()> {
         self.check_writable()?;
         let (offset, size) = range;
@@ -179,7 +179,7 @@ impl Memory {
     /// Copies the bytes of this range (offset and size) to `host`.
     ///
     /// # Safety
-    /// The range is inside, and `host` is writable for its size.
+    /// The range is inside the memory, and `host` is writable for the size of the range.
     pub(crate) unsafe fn copy_from(&self, py: Python<'_>, range: (usize, usize), host: *mut u8) -> Result<()> {
         let (offset, size) = range;
         let host = host.expose_provenance();

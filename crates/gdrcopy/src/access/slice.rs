@@ -88,8 +88,8 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory gets the accesses of device memory. libgdrapi uses `memcpy` there, which is a data race in
-        // Rust's model if another thread writes.
+        // Cached memory is accessed like device memory. libgdrapi uses `memcpy` for cached memory, which is a data race
+        // in Rust's model if another thread writes.
         let accessed_as = match mapping_type {
             MappingType::Caching => MappingType::Device,
             other => other,
