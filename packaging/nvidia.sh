@@ -1,6 +1,6 @@
-# check-deb.sh and check-rpm.sh source this file after tree.sh. It makes the contents of stand-ins for NVIDIA's packages of
-# GDRCopy 2.6, and a kernel that loads their module and gdrdrv-c. The files only have the names of NVIDIA's files, and the
-# scripts do what NVIDIA's scripts do. The checks use the variables.
+# check-deb.sh and check-rpm.sh source this file after tree.sh, and use its variables. It makes the contents of stand-ins for
+# NVIDIA's packages of GDRCopy 2.6, and a simulated kernel that loads their module and gdrdrv-c. The files only have the names
+# of NVIDIA's files, and the scripts do what NVIDIA's scripts do.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 nvidia_programs=(copybw copylat apiperf sanity gdrcopy_{copybw,copylat,apiperf,sanity,pplat})
