@@ -20,8 +20,8 @@ new_tree() {
     cp -a "/usr/$type/lib" "$tree"
 }
 
-# emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree under gdremu. The loader that starts the second qemu prints
-# that it ignores gdremu's library.
+# emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree under gdremu. gdremu's library is for ARCH. So the loader
+# of this computer, which starts the second qemu, prints that it ignores the library.
 emulated() {
     qemu-"$arch" -L "$tree" -E LD_LIBRARY_PATH="${libdir#"$tree"}" "$tree/usr/bin/gdremu" --profile "$1" -- \
         qemu-"$arch" -L "$tree" "$tree$2" "${@:3}"
@@ -102,7 +102,7 @@ tree=$work/$arch-wheel
 libdir=$tree/usr/lib/$type
 site=$tree/site-packages
 rm -rf "$tree"
-# Python and the C library of Debian 12 are only unpacked, because their scripts cannot run here.
+# Python and the C library of Debian 12 are only unpacked, because the scripts of packages for ARCH cannot run here.
 bootstrap "$tree" bookworm --foreign --arch="$debian_arch" --include=python3
 for deb in "$tree"/var/cache/apt/archives/*.deb "$packages"/deb/gdremu_*.deb; do
     dpkg-deb --extract "$deb" "$tree"

@@ -73,8 +73,8 @@ install_nvidia() {
     check_loaded $nvidia_number
 }
 
-# install_driver NAME VERSION: installs a package like that of a GPU driver of NVIDIA. The packages of the two kinds of drivers
-# conflict with each other.
+# install_driver NAME VERSION: installs a package like that of a GPU driver of NVIDIA. NAME is nvidia or nvidia-open. The
+# packages of these two kinds of drivers conflict with each other.
 install_driver() {
     empty
     gpu_driver "$dir" "$1" "$2"
@@ -144,8 +144,8 @@ purge() {
 for release in "${releases[@]}"; do
     new_tree "deb-$release" "$release" dkms,gcc,libc6-dev
     new_kernel
-    mkdir -p "$tree/etc/init.d" # A Debian with more packages has this directory.
-    new_kernel_installed # A hook of apt in Debian 11 writes a file here.
+    mkdir -p "$tree/etc/init.d" # Most Debians have this directory, from packages that the tree lacks.
+    new_kernel_installed # In Debian 11, apt's hook writes a file, which must be in the list below.
     contents >"$work/before"
     nvidia_debs
     mkdir "$tree/root/debs"

@@ -50,8 +50,8 @@ nvidia_kmod() {
         '%triggerin -- kmod-nvidia-latest-dkms' "$nvidia_dkms_install" '%triggerun -- kmod-nvidia-latest-dkms' "$3" 'rmmod gdrdrv || :'
 }
 
-# One package stands for all packages of a distribution that ours depend on, and has its directories. A dependency on
-# anything else is an error.
+# One package stands for all packages of a distribution that our packages depend on, and has the distribution's directories. A
+# dependency on anything else is an error.
 directories=(/usr/lib/debug/usr/lib64 /usr/lib/debug/usr /usr/lib/debug /usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
     /usr/share/fish /usr/share/zsh/site-functions)
 {
@@ -165,7 +165,7 @@ for system in rhel-9 rhel-8 suse; do
     echo "rpm: on $system installed, upgraded from NVIDIA's and back, removed without remains"
 done
 
-# If programs use NVIDIA's module, the module and its node stay.
+# If programs use NVIDIA's module, the module stays loaded, and its device node stays.
 install_nvidia suse --install
 touch "$tree/run/kernel/in_use"
 install_ours

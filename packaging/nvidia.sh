@@ -1,6 +1,6 @@
-# check-deb.sh and check-rpm.sh source this file after tree.sh. It makes the contents of stand-ins for NVIDIA's packages of
-# GDRCopy 2.6, and a kernel that loads their module and gdrdrv-c. The files only have the names of NVIDIA's files, and the
-# scripts do what NVIDIA's scripts do. The checks use the variables.
+# check-deb.sh and check-rpm.sh source this file after tree.sh, and use its variables. It makes the contents of stand-ins for
+# NVIDIA's packages of GDRCopy 2.6, and a simulated kernel that loads their module and gdrdrv-c. The files only have the names
+# of NVIDIA's files, and the scripts do what NVIDIA's scripts do.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 nvidia_programs=(copybw copylat apiperf sanity gdrcopy_{copybw,copylat,apiperf,sanity,pplat})
@@ -35,7 +35,7 @@ AUTOINSTALL=yes
 END
 }
 
-# The shell commands by which the scripts of these packages install and remove gdrdrv.
+# The shell commands by which the scripts of NVIDIA's packages install and remove gdrdrv.
 nvidia_dkms_install='dkms add -m gdrdrv -v 2.6 || :
 for kernel in $(uname -r) $(ls /lib/modules | tail -n 1); do
     dkms build -m gdrdrv -v 2.6 -k $kernel && dkms install -m gdrdrv -v 2.6 -k $kernel || :
@@ -50,8 +50,8 @@ no_nvidia_files() {
         -o -name 50-gdrdrv.conf -o -path '*/gdrcopy/*' \) -not -name '*.dpkg-bak' | grep . || die "NVIDIA's service is left"
 }
 
-# new_kernel: makes a kernel with headers and modules in the tree. It has the version of the running kernel, its modules are
-# stand-ins, and no module is loaded.
+# new_kernel: makes a simulated kernel in the tree, with headers and modules that are only stand-ins. It has the version of the
+# running kernel, and no module is loaded.
 new_kernel() {
     kernel=$(uname -r)
     mkdir -p "$tree/lib/modules/$kernel/build/include" "$tree/run/kernel/module"
@@ -85,7 +85,7 @@ gpu_driver() {
         AUTOINSTALL=yes >"$sources/dkms.conf"
 }
 
-# reboot: loads the GPU driver that is installed now, and not yet gdrdrv.
+# reboot: simulates a reboot, after which the GPU driver that is installed now is loaded, and gdrdrv is not.
 reboot() {
     rm -rf "$tree"/run/kernel/module/* "$tree/dev/gdrdrv"
     truncate --size 0 "$tree"/run/kernel/{misc,devices}
@@ -101,7 +101,8 @@ replace_driver() {
     reboot
 }
 
-# check_stale STATUS: checks that gdrdrv-load has this exit status, and that the command it prints builds a module.
+# check_stale STATUS: checks that gdrdrv-load has this exit status if gdrdrv was built for another GPU driver, and that the
+# command that gdrdrv-load prints builds and loads gdrdrv.
 check_stale() {
     local command status=0
     in_tree gdrdrv-load >"$work/load.log" 2>&1 || status=$?
@@ -136,7 +137,8 @@ check_driver_updates() {
     in_tree_quietly dkms install nvidia/2
     replace_driver nvidia/2 nvidia/3
     check_stale 1
-    # The other kind has the same symbol versions, so the kernel accepts a module that was built for the proprietary kind.
+    # nvidia-open has the same symbol versions as nvidia, the proprietary driver. So the kernel accepts a gdrdrv that was built
+    # for nvidia.
     replace_driver nvidia/3 nvidia-open/3
     check_stale 0
     replace_driver nvidia-open/3 nvidia/3

@@ -124,8 +124,8 @@ check_linked() {
     echo "linked with the shared and the static libraries: works"
 }
 
-# lint_debs DIR: runs lintian on the packages in DIR. The packages are not for Debian's archive, which has a bug for each first
-# upload.
+# lint_debs DIR: runs lintian on the packages in DIR. In Debian's archive, the first upload of a package closes a bug report.
+# These packages are not for the archive.
 lint_debs() {
     lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --show-overrides "$1"/*.changes >"$work/lintian" || true
     ! grep '^[EW]:' "$work/lintian" >&2 || die "lintian complains, see above"

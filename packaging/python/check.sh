@@ -7,7 +7,7 @@
 set -euo pipefail
 
 wheel=$(realpath "$1")
-# With PYTHONMALLOC=debug, freed objects contain bytes that are not a valid pointer.
+# With PYTHONMALLOC=debug, freed objects contain bytes that are not a valid pointer, so using them crashes.
 export GDREMU PYTHONMALLOC=debug
 GDREMU=$(realpath "$2")
 which=${3-all}
@@ -23,7 +23,8 @@ check() {
     "$1" -m venv "$2"
     local pip=("$2/bin/pip" --quiet --disable-pip-version-check install) profile
     "${pip[@]}" --no-index "$wheel"
-    # Python imports the package of the environment. -B keeps it from writing cache files beside the tests.
+    # Python finds gdrcopy only in the environment, because its sources are not beside the tests. -B keeps Python from writing
+    # cache files beside the tests.
     local python=("$2/bin/python" -B)
     "$GDREMU" -- "${python[@]}" test_preload.py
     "${pip[@]}" numpy mypy || echo "pip cannot install NumPy and mypy: their tests are skipped"

@@ -41,7 +41,7 @@ def run(arguments: List[str]) -> NoReturn:
     if "NCCL_GDRCOPY_ENABLE" not in os.environ:
         print("gdrcopy: NCCL uses GDRCopy only with NCCL_GDRCOPY_ENABLE=1, which is not set", file=sys.stderr)
     name = arguments[0]
-    # The program is searched as a shell does, but a script in the working directory needs no ./ before its name.
+    # The program is searched in PATH, as by a shell. But a script in the working directory needs no ./ before its name.
     if name[0] != "-" and "/" not in name and not os.path.isfile(name) and shutil.which(name):
         os.execvp(name, arguments)
     os.execv(sys.executable, [sys.executable, *interpreter_options(), *arguments])

@@ -16,7 +16,8 @@ from ._native import Memory, Word
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Added to the library's message, which cannot name PyTorch's option. PyTorch may use memory that cannot be pinned.
+# This text is added to the library's message, which cannot name PyTorch's option. With this option, PyTorch may use memory that
+# cannot be pinned.
 EXPANDABLE = "nor of several calls of cuMemCreate, as with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 # CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
 SPAWN = "the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"
@@ -101,8 +102,8 @@ class Mapping(Memory):
         return Word(self, offset, size)
 
     def close(self) -> None:
-        """Unmaps and unpins the memory, after copies of other threads. Raises BufferError if there are views. Does nothing
-        if the mapping is closed, or in a forked child, in which the memory is not mapped."""
+        """Unmaps and unpins the memory, after waiting for copies of other threads. Raises BufferError if there are views.
+        Does nothing if the mapping is closed, or in a forked child, in which the memory is not mapped."""
         if self._unpin():
             self._memory = self._memory._replace(owner=None)
 
@@ -117,7 +118,7 @@ class Mapping(Memory):
         try:
             self.close()
         except BufferError:
-            # The traceback of the other exception keeps the block's views. The memory is unpinned when they end.
+            # The traceback of the exception that ended the block keeps the block's views. The memory is unpinned when they end.
             if kind is None:
                 raise
 
@@ -127,7 +128,7 @@ class Mapping(Memory):
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)
         except Exception:
-            pass  # Views end together with the mapping, or the interpreter ends and its modules are gone.
+            pass  # Either there are views, which end with the mapping, or the interpreter ends and its modules are gone.
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("make another Mapping of the memory: a Mapping cannot be copied or pickled")

@@ -11,7 +11,7 @@ from typing import Optional
 from ._error import Error
 
 LIBRARY = "libgdrapi.so"  # Its SONAME is libgdrapi.so.2.
-# An empty object with the SONAME libgdrapi.so.2, which needs the library as libgdrapi.so. So the loader has both names.
+# An empty object with the SONAME libgdrapi.so.2, which needs the library as libgdrapi.so. So the loader knows both names.
 PRELOAD = "libgdrapi-preload.so"
 
 
@@ -46,7 +46,7 @@ def _is_another(name: str) -> bool:
 
 
 def preload() -> None:
-    """Loads the library. Packages that are imported afterwards use it, linked with libgdrapi or loading it by either name.
+    """Loads the library. Packages that are imported afterwards use it, whether they link libgdrapi or load it by dlopen.
 
     Call it before importing packages that use libgdrapi, such as torch. Raises Error if another libgdrapi is loaded.
     """

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 /// The contiguous bytes of a Python object. They do not move, and contain no references to Python objects.
 pub(crate) struct Host {
-    /// The object fills this in, and may put pointers to the struct itself into it.
+    /// The Python object fills in this struct, and may store pointers to the struct in it. So the struct must not move.
     view: Box<ffi::Py_buffer>,
 }
 

@@ -23,7 +23,7 @@ const LONG_COPY: usize = 4096;
 
 /// This process's connection to the driver. The lock is taken only under the GIL, so a forked child finds it free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, for forked children. The lock is taken only under the GIL, so a forked child finds it free.
+/// All mapped pages, whose addresses a forked child reserves. The lock is taken only under the GIL, so the child finds it free.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// The pages of one mapping.
@@ -89,7 +89,7 @@ impl Pinned {
     }
 }
 
-/// Mapped GPU memory, with the accesses of a Mapping.
+/// Mapped GPU memory. The Python class Mapping inherits from this class.
 #[pyclass(subclass, frozen, module = "gdrcopy._native")]
 pub(crate) struct Memory {
     pinned: RwLock<Pinned>,
@@ -162,7 +162,7 @@ impl Memory {
     /// Copies bytes from `host` to this range (offset and size).
     ///
     /// # Safety
-    /// The range is inside, and `host` is readable for its size.
+    /// The range is inside the memory, and `host` is readable for the size of the range.
     pub(crate) unsafe fn copy_to(&self, py: Python<'_>, range: (usize, usize), host: *const u8) -> Result<()> {
         self.check_writable()?;
         let (offset, size) = range;
@@ -179,7 +179,7 @@ impl Memory {
     /// Copies the bytes of this range (offset and size) to `host`.
     ///
     /// # Safety
-    /// The range is inside, and `host` is writable for its size.
+    /// The range is inside the memory, and `host` is writable for the size of the range.
     pub(crate) unsafe fn copy_from(&self, py: Python<'_>, range: (usize, usize), host: *mut u8) -> Result<()> {
         let (offset, size) = range;
         let host = host.expose_provenance();

@@ -1,4 +1,4 @@
-"""Tests Mapping under gdremu: which objects it accepts, copies, words, views and pins. They check what arrives in GPU memory,
+"""Tests Mapping under gdremu: which objects it accepts, copies, words, views and pins. Checks what arrives in GPU memory,
 what is refused, and that no access outlives a mapping."""
 
 import array
@@ -128,7 +128,7 @@ class OfEveryKindOfObject(OfOneAllocation):
 
     @needs_numpy
     def test_size_of_numpy_integers_does_not_overflow(self) -> None:
-        # The size is 4 GiB and 64 KiB, which is more than there is. An int32 would overflow to 64 KiB.
+        # The size is 4 GiB and 64 KiB, which is more than is allocated. An int32 would overflow to 64 KiB.
         with self.assertRaises(gdrcopy.Error):
             gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (numpy.int32(65536), numpy.int32(65537))))
 
@@ -580,7 +580,7 @@ class ForkedChild(OfOneAllocation):
 
     @needs_views
     def test_addresses_of_views_are_not_used_again(self) -> None:
-        # Each new mapping gets the addresses of the one before. The old object ends only after that.
+        # Each new mapping gets the addresses of the one that was closed before it, whose object ends only afterwards.
         mapping = self.mapping
         for _ in range(3):
             self.check_addresses_are_not_used_again(mapping)

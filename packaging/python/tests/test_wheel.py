@@ -48,7 +48,7 @@ class Installed(unittest.TestCase):
 
     def test_objects_need_only_libraries_of_the_system(self) -> None:
         modules = [path.name for path in PACKAGE.glob("_native.*.so")]
-        # 3.9 and 3.10 have a module each; later versions share one.
+        # Python 3.9 and 3.10 have a module each; later versions share one.
         oldest = re.search(r"^Tag: cp3(\d+)-", importlib.metadata.distribution("gdrcopy").read_text("WHEEL"), re.MULTILINE)
         self.assertEqual(len(modules), 12 - int(oldest[1]))
         for name in ("lib/libgdrapi.so", *modules):

@@ -73,7 +73,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.word(self.offset(index, 1)?)
     }
 
-    /// Reads the element `index`, in the order of [`MappedSlice::read`].
+    /// Reads the element `index`, with the memory order of [`MappedSlice::read`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
@@ -85,7 +85,7 @@ impl<'m, T: Pod> Array<'m, T> {
         Ok(value)
     }
 
-    /// Writes the element `index`, in the order of [`MappedSlice::write`].
+    /// Writes the element `index`, with the memory order of [`MappedSlice::write`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
@@ -95,7 +95,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.write(offset, bytes_of(&value))
     }
 
-    /// Reads the elements from `index` on into `values`, in the order of [`MappedSlice::read`].
+    /// Reads the elements from `index` on into `values`, with the memory order of [`MappedSlice::read`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
@@ -105,7 +105,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.read(offset, cast_slice_mut(values))
     }
 
-    /// Writes `values` to the elements from `index` on, in the order of [`MappedSlice::write`].
+    /// Writes `values` to the elements from `index` on, with the memory order of [`MappedSlice::write`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.

@@ -36,7 +36,8 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: the process `owner` has mapped all words, and all accept the accesses of `accessed_as`.
+    /// Invariant: the process `owner` has mapped all words, and all may be accessed like memory of the type
+    /// `accessed_as`.
     words: Box<[Word<'m, T>]>,
     accessed_as: MappingType,
     /// The process that collected the words, or `None` if another process has mapped one of them.

@@ -13,7 +13,7 @@ use gdrcopy_core::types::MappingType;
 
 use crate::error::{Error, Result};
 
-/// Bytes that [`MappedSlice::fill`] writes at a time.
+/// [`MappedSlice::fill`] writes this number of bytes at a time.
 const FILLED: usize = 1024;
 
 /// Returns the start and the length of a range of `all` bytes or elements. The range may reach beyond them. If the
@@ -59,8 +59,8 @@ pub(super) fn start_and_len(
 #[doc(alias("gdrx_attach", "gdrx_attach_mapping"))]
 #[derive(Clone, Copy)]
 pub struct MappedSlice<'m> {
-    /// Invariant: `start..start + len` is mapped for `'m`, in the process `owner`, and accepts the accesses of
-    /// `accessed_as`.
+    /// Invariant: `start..start + len` is mapped for `'m`, in the process `owner`, and may be accessed like memory of
+    /// the type `accessed_as`.
     start: *mut u8,
     len: usize,
     /// The device address of the byte at `start`.
@@ -88,8 +88,8 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory gets the accesses of device memory. libgdrapi uses `memcpy` there, which is a data race in
-        // Rust's model if another thread writes.
+        // Cached memory is accessed like device memory. libgdrapi uses `memcpy` for cached memory, which is a data race
+        // in Rust's model if another thread writes.
         let accessed_as = match mapping_type {
             MappingType::Caching => MappingType::Device,
             other => other,

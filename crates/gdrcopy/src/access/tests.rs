@@ -10,7 +10,7 @@ use crate::testing::{Gpu, Memory};
 
 const LEN: usize = 400;
 
-/// Neighboring bytes differ, so that the test finds a byte in the wrong place.
+/// Neighboring bytes of a copy differ, so that the test finds bytes that were copied to a wrong place.
 #[test]
 fn copies_change_their_bytes_only_and_return_them() {
     let memory = Memory::aligned(LEN, 64);

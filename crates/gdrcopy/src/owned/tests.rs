@@ -13,7 +13,7 @@ use crate::testing::Gpu;
 
 fn pool_of(gpu: &Gpu) -> Pool {
     let pool = Pool::new(&gpu.open(), gpu.clone());
-    // The memory of later buffers then contains the bytes of an earlier one.
+    // Later buffers reuse this memory. Its bytes are not zero, so a test fails if a new array is not zeroed.
     let dirty = pool.alloc(60_000).expect("memory");
     dirty.fill(0xee).expect("this process");
     pool

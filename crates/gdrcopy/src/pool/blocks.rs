@@ -17,7 +17,7 @@ pub(super) const LARGE: u64 = 2 << 20;
 pub(crate) struct Block {
     /// The device address of the block's first byte.
     pub(crate) start: u64,
-    /// The size in bytes: a multiple of `LINE` in a shared page, otherwise of a page.
+    /// The size in bytes. It is a multiple of `LINE` in a shared page, and otherwise a multiple of the size of a page.
     pub(crate) len: u64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pages: FreeRanges,
-    /// The free ranges in each shared page, by the start of the page.
+    /// The free ranges in each shared page. The key is the device address of the page.
     shared: BTreeMap<u64, FreeRanges>,
     /// For each shared page, the size of its largest free range, and its start, so that pages without room are not
     /// searched.
@@ -65,7 +65,7 @@ impl Blocks {
 
     fn take_lines(&mut self, len: u64, align: u64) -> Option<u64> {
         let mut pages = self.largest.range((len, 0)..).map(|&(_, page)| page);
-        // The first page has room, unless the alignment is large.
+        // Each of these pages has `len` free bytes in a row. So the first page is taken, unless the alignment is large.
         let page = match pages.find(|page| self.shared[page].find(len, align).is_some()) {
             Some(page) => page,
             None => {

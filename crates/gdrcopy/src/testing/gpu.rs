@@ -25,7 +25,7 @@ use crate::testing::host_memory::Memory;
 /// write-combining, small allocations share pages of 64 KiB, and freed memory is allocated again. Errors are those of
 /// the driver and of CUDA, such as `ENOMEM` when the memory is used up, and `EINVAL` for a pin of memory that is not
 /// allocated. The simulation is stricter than a GPU in one case: freeing memory while it is pinned is a panic, because
-/// a GPU could allocate the memory again.
+/// not every driver keeps such memory from being allocated again.
 ///
 /// Tests act as the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by words in [`Gpu::memory`]:
 ///
@@ -85,7 +85,7 @@ struct Allocated {
     len: u64,
 }
 
-/// A pin. Its bytes are in one allocation, except those between the start of the pin's first page and the allocation.
+/// A pin. It starts at a page boundary, so its first bytes can be before the allocation. All others are inside.
 #[derive(Clone, Copy, Debug)]
 struct Pinned {
     address: u64,

@@ -35,7 +35,7 @@ fn zeros(len: usize) -> Zeros {
 }
 
 impl Memory {
-    /// Returns this many zeros at a multiple of `align` bytes. `align` is a power of two and at least 64.
+    /// Returns `bytes` zeros that start at a multiple of `align`, which is a power of two and at least 64.
     pub(crate) fn aligned(bytes: usize, align: usize) -> Memory {
         // The size is rounded up to whole cache lines, because copy routines read whole lines.
         let mut zeros = zeros(align + bytes.next_multiple_of(64));

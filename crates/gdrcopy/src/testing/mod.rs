@@ -2,10 +2,10 @@
 //! feature `testing`, which programs enable in their dev-dependencies.
 //!
 //! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed
-//! on most CPUs. Parts that need CUDA itself (dma-bufs, host memory) are absent; gdremu has them.
+//! on most CPUs. Parts that need CUDA itself (dma-bufs, host memory) are absent. The program gdremu emulates them.
 //!
 //! ThreadSanitizer reports threads that copy the same bytes at the same time, although safe code may do so. The copies
-//! are atomic accesses of several sizes and volatile accesses, and the memory is not Rust's.
+//! are atomic accesses of several sizes and volatile accesses, and the memory does not come from Rust's allocator.
 
 mod gpu;
 mod host_memory;
@@ -16,7 +16,8 @@ pub use gpu::Gpu;
 #[cfg(test)]
 pub(crate) use host_memory::Memory;
 
-/// Returns a configuration with `all` cases of a property, or with `under_miri` cases under Miri, which takes longer.
+/// Returns a configuration that tests `all` cases of a property, or `under_miri` cases under Miri, where a case takes
+/// longer.
 #[cfg(test)]
 pub(crate) fn cases(all: u32, under_miri: u32) -> proptest::test_runner::Config {
     let cases = if cfg!(miri) { under_miri } else { all };

@@ -119,7 +119,7 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
     drop(other);
     let text = panic_of(|| drop(memory));
     assert!(text.contains("is freed while it is pinned"), "{text}");
-    // The memory is not allocated again.
+    // The memory that was freed while it was pinned is not allocated again.
     assert_ne!(gpu.allocate(PAGE).expect("memory").address(), address);
     drop(pin);
     assert!(panic_of(|| gpu.assert_unused()).contains("still pinned: []"));

@@ -1,4 +1,5 @@
-//! Tests, under gdremu, that a forked child cannot access mapped memory, and that an error names a wrong device path.
+//! Tests, under gdremu, that a forked child cannot access mapped memory, and that the error for a missing device file
+//! mentions the device path.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! Tests, under gdremu, that host memory retains its context.
+//! Tests, under gdremu, that `HostMemory` keeps the primary context of its GPU.
 
 use gdrcopy::memory::{DeviceMemory, HostMemory};
 

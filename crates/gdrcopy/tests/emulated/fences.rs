@@ -1,4 +1,4 @@
-//! Tests that every write of the crate and of both C libraries ends with a fence, and that every read begins with one.
+//! Tests that each write of the crate, of libgdrapi and of libgdrx ends with a fence, and each read begins with one.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::ptr;
@@ -116,7 +116,7 @@ fn copies_of_the_c_libraries_are_fenced() {
             }
         }
 
-        // Once mappings of two types are attached, each access ends with a full fence.
+        // Once the process has attached mappings of two types to libgdrx, each access ends with a full fence.
         assert_eq!(attach(&mut attached, 3, PAGE as u64, page.cast(), PAGE), 0);
         let copies = [Copy { offset: 64, host, size: 8 }];
         let written = stepped("write", page, PAGE, || assert_eq!(write_many(&attached, copies.as_ptr(), 1), 0));

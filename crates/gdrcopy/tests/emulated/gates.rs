@@ -5,7 +5,7 @@ use gdrcopy::Gdr;
 
 pub(crate) const TESTS: &[Test] = tests![opens_as_expected,];
 
-/// The options of gdremu, with the backend that is opened, or the errno.
+/// The options of gdremu for each run, with the backend that `Gdr::open` must open, or the errno of its error.
 pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--profile gdrdrv-2.0", Ok("gdrdrv")),
     ("--driver-version 2.99", Ok("gdrdrv")),
@@ -19,7 +19,7 @@ pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--gdrdrv-errno EMFILE", Err(libc::EMFILE)),
     ("--no-gdrdrv --cuda-version 13.2", Err(libc::ENOENT)),
     ("--profile dmabuf", Ok("dma-bufs")),
-    // The process has not initialized CUDA, so opening does not ask whether a GPU's memory can be mapped.
+    // Some or all GPUs of these two profiles cannot map dma-bufs, which opening checks only if CUDA is initialized.
     ("--profile dmabuf-mixed", Ok("dma-bufs")),
     ("--profile dmabuf-none", Ok("dma-bufs")),
     ("--driver-version 1.9 --cuda-version 13.3", Ok("dma-bufs")),

@@ -34,7 +34,7 @@ fn main() {
     #[cfg(feature = "cudarc-0-19")]
     runner.add(pool::with_cudarc::TESTS, &pools);
     runner.add(contexts::TESTS, &[""]);
-    // These tests run twice: with gdrdrv, and without gdrdrv and with a CUDA that cannot map dma-bufs.
+    // These tests run twice: with gdrdrv, and then without gdrdrv, under a CUDA that cannot map dma-bufs.
     runner.add(host_memory::TESTS, &["", "--no-gdrdrv --cuda-version 11.7"]);
     runner.add(dma_buf::EXPORTED, &["", "--profile dmabuf"]);
     runner.add(dma_buf::MAPPED, &dma_bufs);

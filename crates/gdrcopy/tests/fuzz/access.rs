@@ -12,7 +12,7 @@ use crate::ops::{Access, Args};
 use crate::sizes::{Numbers, Size, bounds};
 use crate::{arrays, batches, words};
 
-/// A slice, with its device address and its length according to the model.
+/// A slice, with the device address and the length that the test expects of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Slice<'m> {
     pub(crate) mapped: MappedSlice<'m>,
@@ -20,7 +20,7 @@ pub(crate) struct Slice<'m> {
     pub(crate) len: usize,
 }
 
-/// The borrows of one owner that exist at the same time.
+/// The slices and batches that calls can use at one point of a sequence.
 #[derive(Default)]
 pub(crate) struct Borrowed<'m> {
     pub(crate) slices: Vec<Slice<'m>>,
@@ -40,7 +40,7 @@ impl fmt::Display for Slice<'_> {
 }
 
 impl<'m> Slice<'m> {
-    /// Makes a slice, and checks that the library agrees with the model about it.
+    /// Makes a slice, and checks that the library reports the expected address and length for it.
     #[track_caller]
     pub(crate) fn new(mapped: MappedSlice<'m>, start: u64, len: usize) -> Slice<'m> {
         assert_eq!((mapped.device_address(), mapped.len()), (start, len));
@@ -67,7 +67,7 @@ impl<'m> Slice<'m> {
         memory.bytes(self.start + offset as u64, len)
     }
 
-    /// Returns the model's bytes of each range, or `None` if a range is not inside the slice.
+    /// Returns the bytes that the test expects in each range, or `None` if a range is not inside the slice.
     fn models(self, memory: &Memory, ranges: &[(usize, usize)]) -> Option<Vec<Vec<u8>>> {
         let mut models = Vec::new();
         for &(offset, len) in ranges {
@@ -79,7 +79,7 @@ impl<'m> Slice<'m> {
         Some(models)
     }
 
-    /// Changes the model as a write of `bytes` to the slice changes memory.
+    /// Changes the expected bytes of the slice as a write of `bytes` changes GPU memory.
     #[track_caller]
     pub(crate) fn written(self, memory: &Memory, offset: usize, bytes: &[u8]) {
         memory.set(self.start + offset as u64, bytes);

@@ -1,4 +1,4 @@
-//! Calls with batches. Several are open at a time, and they end in any order.
+//! Calls with batches. Several batches are open at a time, and they end in any order.
 #![forbid(unsafe_code)]
 
 use std::mem;

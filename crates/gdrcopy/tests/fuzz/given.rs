@@ -22,7 +22,7 @@ pub(crate) struct Given {
     watch: Arc<Watch>,
 }
 
-/// Records what happens to given memory.
+/// Records where a [`Given`] is mapped, and how often it was dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// The CPU address of the memory's mapping, or 0 while it is not mapped.
@@ -66,7 +66,7 @@ fn is_mapped(address: usize) -> bool {
 }
 
 impl World {
-    /// Lends memory, and gives it to `Gdr::map_owned`.
+    /// Allocates memory around which no call may change bytes, and passes it to `Gdr::map_owned`.
     pub(crate) fn map_owned(&mut self, args: &Args) -> Option<Mapped> {
         let lent = self.lender(args).lend(args.sizes[1].inside(ARENA)).expect("little");
         let watch = Arc::new(Watch::default());
@@ -94,8 +94,8 @@ impl World {
         Some(Mapped::new(Owner::Owned(Arc::new(mapping)), start, len))
     }
 
-    /// Takes a mapping from the list, and unmaps it unless something else keeps it. Given memory comes back, and is
-    /// mapped again in half of the cases.
+    /// Takes a mapping from the list, and unmaps it unless something else keeps it. Memory that was passed to
+    /// `Gdr::map_owned` comes back, and is mapped again in half of the cases.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
         // The other fields of `mapped`, such as `alive`, are dropped after the owner.
@@ -112,8 +112,8 @@ impl World {
         }
     }
 
-    /// Ends all mappings. Every second mapping of given memory returns the memory by `into_memory`. The others are
-    /// dropped.
+    /// Ends all mappings. At every second place of the list, a mapping that `Gdr::map_owned` made is ended by
+    /// `into_memory`, which returns the memory. All other mappings are dropped.
     pub(crate) fn end_mapped(&mut self) {
         for (number, mapped) in mem::take(&mut self.mapped).into_iter().enumerate() {
             let Ok(mapped) = Arc::try_unwrap(mapped) else {

@@ -1,5 +1,5 @@
-//! Runs each sequence in its own process, so that a crash does not end the test, and forgotten objects end with the
-//! process.
+//! Runs each sequence of calls in its own process, so that a crash does not end the test, and forgotten objects end
+//! with the process.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Read, Write};
@@ -48,7 +48,7 @@ fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
 /// Adds a text to the list of calls.
 pub(crate) fn list(text: fmt::Arguments<'_>) {
     let mut writer = LIST.get().expect("a sequence is running");
-    // The text is one write, because two threads may list calls at the same time.
+    // One write takes the whole text, because two threads may list calls at the same time.
     writer.write_all(text.to_string().as_bytes()).expect("the parent reads");
 }
 
@@ -58,7 +58,8 @@ macro_rules! calling {
 }
 pub(crate) use calling;
 
-/// Checks that a call has succeeded or failed as the model predicts. Returns its value, or `None` if it has failed.
+/// Checks that a call has succeeded if `predicted` is true, and has failed otherwise. Returns its value, or `None` if
+/// it has failed.
 #[track_caller]
 pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     let value = any_outcome(result);
@@ -66,13 +67,14 @@ pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     value
 }
 
-/// Does as [`outcome`], but checks the prediction only if `is_known`.
+/// Checks a result as [`outcome`] does, but compares it with `predicted` only if `is_known` is true.
 #[track_caller]
 pub(crate) fn outcome_if_known<T>(is_known: bool, predicted: bool, result: Result<T>) -> Option<T> {
     if is_known { outcome(predicted, result) } else { any_outcome(result) }
 }
 
-/// Makes a call and does as [`outcome`]. If `panics`, the call must panic, and `None` is returned.
+/// Makes a call, and checks its result as [`outcome`] does. If `panics` is true, the call must panic, and `None` is
+/// returned.
 #[track_caller]
 pub(crate) fn outcome_or_panic<T>(panics: bool, predicted: bool, call: impl FnOnce() -> Result<T>) -> Option<T> {
     let Ok(result) = catch_unwind(AssertUnwindSafe(call)) else {
@@ -103,7 +105,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// Makes a call that returns no error, and checks that it panics if that is `predicted`, and otherwise does not.
+/// Makes a call that returns no error. Checks that it panics if `predicted` is true, and does not panic otherwise.
 #[track_caller]
 pub(crate) fn panic_outcome(predicted: bool, call: impl FnOnce()) {
     let panicked = catch_unwind(AssertUnwindSafe(call)).is_err();

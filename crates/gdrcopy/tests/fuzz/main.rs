@@ -2,9 +2,9 @@
 //! owners that are dropped in any order, under gdremu.
 //!
 //! The test attacks:
-//! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
-//!   the API (the contract of `Gdr::pin` and `DeviceMemory`), which may not change the bytes around them. CUDA reads
-//!   everything back, within and after a sequence;
+//! - bytes of the GPU: every byte of the arena (memory that is pinned in parts) and of the chunks of pools is known.
+//!   The program hands exact ranges to the API (the contract of `Gdr::pin` and `DeviceMemory`), which may not change
+//!   the bytes around them. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
 //!   when everything else is gone, in any thread;
@@ -19,9 +19,9 @@
 //! - forked children, GPU memory that is freed while it is pinned, contexts that are destroyed (see emulated/);
 //! - borrows that outlive their owners, which the compiler refuses (see compile_fail/).
 //!
-//! The test starts new sequences for `FUZZ_SECONDS` (default 5), for all profiles together. Each profile gets at least
-//! one group of sequences. A failure prints a seed, and the calls of the shortest sequence that fails. `FUZZ_SEED`
-//! repeats the group with this seed. Name the profile's test, too:
+//! The test starts new sequences for `FUZZ_SECONDS` (default 5), for all profiles of gdremu together. Each profile gets
+//! at least one group of sequences. A failure prints a seed, and the calls of the shortest sequence that fails.
+//! `FUZZ_SEED` repeats the group with this seed. Name the profile's test, too:
 //!
 //! ```text
 //! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz::dmabuf
@@ -57,7 +57,7 @@ use std::time::{Duration, Instant};
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRunner};
 use under_gdremu::{Runner, tests};
 
-/// The options of gdremu with which the test runs.
+/// The options of gdremu with which the test runs. Each profile is an emulated computer.
 const PROFILES: &[&str] =
     &["", "--profile traditional", "--profile gdrdrv-2.4", "--profile dmabuf", "--profile cached", "--profile device"];
 /// The number of sequences per seed.
@@ -73,7 +73,8 @@ fn number(name: &str) -> Option<u64> {
 
 fn main() {
     let mut runner = Runner::new("fuzz");
-    // Forgotten objects stay pinned until the process ends; `World::end` checks the rest.
+    // gdremu must not report leaks, because forgotten objects stay pinned until the process ends. `World::end` checks
+    // that no pin is left after sequences that forget nothing.
     runner.finds_leaks = false;
     runner.add(tests![sequences_change_only_what_the_model_says], PROFILES);
     runner.run();
@@ -100,7 +101,7 @@ fn sequences_change_only_what_the_model_says() {
             .run(&ops::sequences(), |sequence| isolated::run(|| world::run(&sequence)).map_err(TestCaseError::fail));
         match result {
             Ok(()) => (),
-            // The list of calls says more than the arguments of the shortest sequence.
+            // The list of calls says more than the shortest sequence itself, which is the second field.
             Err(TestError::Fail(calls, _)) => {
                 panic!("FUZZ_SEED={seed} with {profile:?}, shortened: {calls}")
             }

@@ -25,7 +25,8 @@ struct Region {
     bytes: Vec<u8>,
     /// The part of the region that was given to the library, which may not change the bytes around it.
     given: Range<u64>,
-    /// The number of the pool that has the part, from 1 on, or 0 if the part is not for a pool.
+    /// The number of the pool that gets the memory, from 1 on. Memory for `Gdr::map_owned` has a number that no pool
+    /// has, and the arena has 0.
     pool: usize,
 }
 
@@ -72,7 +73,7 @@ impl Memory {
         Memory { regions: Arc::default(), cuda: Arc::clone(cuda) }
     }
 
-    /// Fills GPU memory, and adds it to the model until the entry is dropped. `given` is the part for the library.
+    /// Fills GPU memory, and adds it to the model until the entry is dropped. The library may use the range `given`.
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);
@@ -88,7 +89,7 @@ impl Memory {
         regions_of_pool.any(|region| region.given.start <= range.start && range.end <= region.given.end)
     }
 
-    /// Calls `change` with the model of a range, which it may read or change.
+    /// Calls `change` with the expected bytes of a range, which it may read or change.
     #[track_caller]
     pub(crate) fn with<R>(&self, start: u64, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
         for region in self.regions().iter_mut() {
@@ -103,19 +104,19 @@ impl Memory {
         panic!("{len} bytes at {start:#x} are not the program's");
     }
 
-    /// Returns the model of a range.
+    /// Returns the expected bytes of a range.
     #[track_caller]
     pub(crate) fn bytes(&self, start: u64, len: usize) -> Vec<u8> {
         self.with(start, len, |model| model.to_vec())
     }
 
-    /// Changes the model as a write of the library changes memory.
+    /// Changes the expected bytes as a write of the library changes memory.
     #[track_caller]
     pub(crate) fn set(&self, start: u64, bytes: &[u8]) {
         self.with(start, bytes.len(), |model| model.copy_from_slice(bytes));
     }
 
-    /// Compares all GPU memory with the model.
+    /// Compares all GPU memory with the expected bytes.
     pub(crate) fn check(&self) {
         self.regions().iter().for_each(|region| self.check_region(region));
     }

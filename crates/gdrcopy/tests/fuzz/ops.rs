@@ -70,7 +70,7 @@ pub(crate) enum Access {
     EndBatch,
 }
 
-/// Arguments for any call. The number of an object is taken modulo the number of objects that exist, so that a
+/// Arguments for any call. `which` selects an object by its number modulo the number of objects that exist, so that a
 /// shortened sequence keeps its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Args {

@@ -14,11 +14,11 @@ use crate::owners::{Mapped, Owner, any_of, take};
 use crate::world::World;
 use crate::{arrays, words};
 
-/// A view, with its device address according to the model.
+/// A view, with the device address that the test expects of it.
 pub(crate) struct OwnedView {
     pub(crate) view: View,
     pub(crate) start: u64,
-    /// While this reference exists, the model expects that the view's mapping or buffer still exists. Dropping this
+    /// While this reference exists, the test expects that the view's mapping or buffer still exists. Dropping this
     /// struct drops the reference after the view; `mem::forget` leaks both.
     pub(crate) alive: Arc<()>,
 }
@@ -40,8 +40,8 @@ impl View {
 impl OwnedView {
     /// Makes calls by the view. Then drops the view in half of the cases, and returns it in the others.
     fn used(self, memory: &Memory, args: &Args) -> Option<OwnedView> {
-        // If the view is the last owner of its memory, dropping it makes the model read the memory by CUDA. That needs
-        // a context in this thread.
+        // If the view is the last owner of its memory, dropping it makes the test read the memory by CUDA. That needs a
+        // context in this thread.
         let _cuda = Cuda::new();
         match &self.view {
             View::Word(word) => words::use_word(word.view(), self.start, memory, args.data),

@@ -12,12 +12,12 @@ use crate::access::Slice;
 use crate::given::Given;
 use crate::ops::Args;
 
-/// Mapped memory with its owner, and its address and length in the model.
+/// Mapped memory with its owner, and with the address and the length that the test expects.
 pub(crate) struct Mapped {
     pub(crate) owner: Owner,
     pub(crate) start: u64,
     pub(crate) len: usize,
-    /// While this reference or a clone of it exists, the model expects that the mapping or the buffer still exists.
+    /// While this reference or a clone of it exists, the test expects that the mapping or the buffer still exists.
     /// Dropping this struct drops the reference after the owner; `mem::forget` leaks both.
     pub(crate) alive: Arc<()>,
 }

@@ -106,7 +106,7 @@ impl World {
         assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
     }
 
-    /// Exports a range, which may be outside the arena.
+    /// Exports a range, which may be outside the test's GPU memory (`arena`).
     pub(crate) fn export(&mut self, args: &Args) {
         let offset = args.sizes[0].of(ARENA) as u64;
         let address = match args.data >> 4 & 3 {
@@ -122,7 +122,7 @@ impl World {
             Some(first) => (first as usize).saturating_add(len),
             None => usize::MAX,
         };
-        // On each profile, either all ranges in whole pages of the arena can be exported, or none.
+        // An emulated computer can export either all ranges in whole pages of the test's memory, or none.
         let is_certain = flags == PinFlags::DEFAULT && end <= pages && len > 0;
         let is_outside = len == 0 || end > 1 << 40;
         let export = match self.exports {

@@ -18,8 +18,7 @@ use crate::world::World;
 /// The largest number of bytes that a pool gets at a time.
 const LIMIT: usize = 16 << 20;
 
-/// The memory of a pool has at least this number of bytes before and behind it that no call may change. The model
-/// checks them.
+/// No call may change the bytes around lent memory. On each side, the test checks at least this number of them.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {
@@ -32,7 +31,7 @@ pub(crate) struct PoolOf {
 }
 
 impl PoolOf {
-    /// Checks the result of a call for this number of bytes, and returns its value. An ordinary pool must be able to
+    /// Checks the result of a call that asks for `bytes` bytes, and returns its value. An ordinary pool must be able to
     /// give 2 MiB, and no pool can give more than 32 MiB.
     #[track_caller]
     fn outcome<T>(&self, bytes: u128, result: Result<T>) -> Option<T> {
@@ -42,12 +41,12 @@ impl PoolOf {
     }
 }
 
-/// Gives pools memory at different offsets in a page. No call may change the bytes around the memory.
+/// Gives pools and mappings memory at different offsets in a page. No call may change the bytes around the memory.
 #[derive(Debug)]
 pub(crate) struct Lender {
     cuda: CudaAllocator,
     memory: Memory,
-    /// The number of bytes between the margin and the memory.
+    /// The number of bytes from the end of the first margin to the lent memory.
     skew: usize,
     pool: usize,
 }
@@ -64,7 +63,7 @@ impl Lender {
     pub(crate) fn lend(&self, len: usize) -> Result<Lent> {
         let whole = match len {
             ..=LIMIT => len + 2 * MARGIN + (1 << 16),
-            // An emulated GPU might have room for `len` bytes. CUDA refuses `usize::MAX` in any case.
+            // `len` bytes must be refused, but an emulated GPU might have them. CUDA always refuses `usize::MAX`.
             _ => usize::MAX,
         };
         let memory = self.cuda.allocate(whole)?;
@@ -104,7 +103,7 @@ impl World {
         allocator
     }
 
-    /// Returns a lender for the next pool.
+    /// Returns a lender for the next pool, or for memory that `Gdr::map_owned` gets.
     pub(crate) fn lender(&mut self, args: &Args) -> Lender {
         let skews = [0, 1 << 16, 1, 64, 4096 + 8, 65535];
         Lender {
@@ -217,7 +216,7 @@ impl World {
         self.memory.set(start, bytes);
     }
 
-    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. In the model, the memory
+    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. For the test, the memory
     /// belongs to the new buffer until the result is dropped.
     pub(crate) fn claim(&mut self, start: u64, len: usize, pool: usize) -> Arc<()> {
         let range = start..start + len as u64;
@@ -262,7 +261,7 @@ fn align(args: &Args) -> usize {
     let large = args.data >> 8 & 1 == 0;
     match args.data % 16 {
         3 => args.sizes[1].of(4096),
-        // Any powers of two, or only those below the size of a GPU page.
+        // If `large`, the alignment is any power of two. Otherwise it is smaller than a GPU page.
         _ if large => 1 << (args.data >> 9 & 63),
         _ => 1 << (args.data >> 9 & 15),
     }

@@ -91,7 +91,7 @@ pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Optio
     ((first, last), Some(start as usize..end as usize))
 }
 
-/// A sequence of numbers that look random, and depend only on the first state.
+/// A generator of numbers that look random. The number that it is made with determines all of them.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {

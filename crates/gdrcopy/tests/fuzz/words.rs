@@ -74,7 +74,7 @@ pub(crate) fn use_word<T: Pod + Debug>(word: Word<'_, T>, start: u64, memory: &M
     assert_bits(&word.load(), bytes_of(&new));
 }
 
-/// Reads many words at once. All are aligned and inside, and several may be in the same place.
+/// Reads many words at once. All are aligned and inside the slices, and several may be in the same place.
 fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     let size = size_of::<T>();
     let mut numbers = Numbers(args.data);

@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) views: Vec<OwnedView>,
-    /// The watches of all memory that was given away.
+    /// The records about all memory that was passed to `Gdr::map_owned`.
     pub(crate) watches: Vec<Arc<Watch>>,
     /// True if dma-bufs can be exported, false if not, and `None` until that is known.
     pub(crate) exports: Option<bool>,
@@ -45,7 +45,7 @@ pub(crate) struct World {
     has_forgotten: bool,
 }
 
-/// Runs a sequence. Panics if the library differs from the model.
+/// Runs a sequence of calls. Panics if a result, or a byte of memory, is not the expected one.
 pub(crate) fn run(sequence: &Sequence) {
     let cuda = Arc::new(Cuda::new());
     let memory = Memory::new(&cuda);
@@ -73,7 +73,7 @@ pub(crate) fn run(sequence: &Sequence) {
         world.allocator();
     }
     let mut ops = sequence.ops.iter();
-    // A `Leave` without a mapping makes `run` return. The next call of `run` goes on with the rest.
+    // A `Leave` outside of all mappings makes `run` return. The next call of `run` makes the remaining calls.
     while ops.len() > 0 {
         world.run(&mut ops, &mut Borrowed::default());
     }
@@ -91,8 +91,8 @@ impl World {
                         continue;
                     };
                     self.mapped.push(Arc::clone(&mapped));
-                    // The next calls may drop the mapping from the list. It still lives until `run` returns, because
-                    // `mapped` keeps it.
+                    // The next calls may drop the mapping from the list. `mapped` keeps it alive until the inner `run`
+                    // returns.
                     let mut inner = Borrowed { slices: borrowed.slices.clone(), batches: Vec::new() };
                     inner.slices.insert(0, mapped.slice());
                     self.run(ops, &mut inner);
