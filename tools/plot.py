@@ -26,7 +26,7 @@ matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gdrapi", "f
 COLORS = ["#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3"]
 GRAY = "#6b6b6b"  # The color of captions, and of lines that were not measured.
 MARKED = 12  # A curve with fewer points than this shows a dot at each point.
-BEYOND = 3  # The y axis ends at this multiple of the largest median at most, and at this fraction of the smallest.
+BEYOND = 3  # P0 and P99 extend the y axis by at most this factor beyond the medians.
 # Bytes per second of one lane in each generation of PCIe. The headers of packets take a part of them.
 LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
@@ -59,14 +59,14 @@ def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str]
     ]
     title = f"{'emulated, not PCIe: ' if emulated else ''}gdrcopy {setup['tool']}: {', '.join(methods)}"
     limit = None
-    # Copies to cached mappings may take another link.
+    # Copies to cached mappings may use another link than PCIe.
     if link and all(library["mapping_type"] != "cached" for library in libraries):
         limit = (link_name, LANE[link["generation"]] * link["lanes"])
     return title, [fact for fact in facts if fact], limit
 
 
 def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str, limit: tuple[str, float] | None) -> None:
-    """Draws medians with bands from P0 to P99, the floor of the first method, and a limit."""
+    """Draws medians with bands from P0 to P99, the round trips that the first method's reads need, and a limit."""
 
     def value(record: dict[str, Any], key: str) -> float:
         seconds = (record.get(key) or record["p50_ns"]) / 1e9

@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes one page for the program and one per tool. If a tool has a link, the page also gets the name of the link.
+/// Writes one page for the program and one per tool. The page of a tool in `LINKS` also gets the name `gdrcopy_TOOL`.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;

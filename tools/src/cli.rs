@@ -21,7 +21,7 @@ use crate::output;
     version,
     disable_help_flag = true,
     disable_help_subcommand = true,
-    args_override_self = true, // The last value counts, as with getopt.
+    args_override_self = true, // If an option is given twice, the last value counts, as with getopt.
     after_help = "`gdrcopy TOOL --help` lists its options, `man gdrcopy-TOOL` describes them.",
     after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}")
 )]
@@ -130,7 +130,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     result.unwrap_or_else(|error| output::print_error(tool, &error))
 }
 
-/// Returns the command line, with the tool that the program's own name contains as an argument.
+/// Turns the command line `gdrcopy_TOOL OPTIONS` into `gdrcopy TOOL OPTIONS`. Other command lines stay as they are.
 fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let Some(program) = arguments.first() else { return arguments };
     let name = Path::new(program).file_name().unwrap_or_default().to_owned();
@@ -161,7 +161,7 @@ const REMOVED: [(&str, &str); 8] = [
 
 /// Tools that were removed.
 const REMOVED_TOOLS: [&str; 3] = ["checkpoint", "suspend", "resume"];
-/// What to do without the removed tools. docs/troubleshooting.md gives the same advice for CRIU's messages.
+/// The advice for users of the removed tools. docs/troubleshooting.md gives the same advice for CRIU's messages.
 const WITHOUT_CHECKPOINTS: &str = "call gdr_unpin_buffer and gdr_close before CRIU's dump, or run that job with the engine's \
     switch for GDRCopy off; `gdrcopy ps` lists the processes that hold pins";
 
@@ -176,7 +176,7 @@ fn advice(tool: &str, error: &clap::Error) -> Option<String> {
     let named = error.get(ContextKind::InvalidArg)?.to_string();
     let named = match error.kind() {
         ErrorKind::UnknownArgument => named,
-        // The text is the option's name without the placeholder of its value.
+        // `named` has the option's name, a blank, and the placeholder of its value. Only the name is needed.
         ErrorKind::InvalidValue => {
             format!("{}={}", named.split(' ').next()?, error.get(ContextKind::InvalidValue)?)
         }

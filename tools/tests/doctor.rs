@@ -160,7 +160,7 @@ fn line_that_forbids_the_module_is_named_and_made_a_comment() {
     let step = report.steps()[0];
     let text = step["text"].as_str().unwrap();
     assert!(text.starts_with("comment out line 2 of /etc/modprobe.d/hardening.conf, `install gdrdrv /bin/false`"));
-    // gdrdrv-load names the line, too. It finds a modprobe that does nothing.
+    // gdrdrv-load also logs this line of modprobe's configuration. As modprobe, it finds an empty program.
     let load = concat!(env!("CARGO_MANIFEST_DIR"), "/../gdrdrv-c/system/gdrdrv-load");
     let run = format!("put /dev/null bin/modprobe; chmod +x bin/modprobe; PATH=$dir/bin:$PATH sh {load} 2>log");
     planted.examine(&[run]);

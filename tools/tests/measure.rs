@@ -367,8 +367,8 @@ fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Sign
 
 #[test]
 fn interrupts_and_termination_print_the_results_so_far() {
-    // Each case has the number of samples of a run without an interrupt. Copies are divided into 100 samples, and an
-    // interrupt also makes the sample of its time shorter.
+    // Each case has the number of samples of a run without an interrupt. Copies are divided into 100 samples, and the
+    // sample in which the interrupt arrives gets fewer copies.
     for (name, options, samples, signal) in [
         ("copybw", &["-s", "1M", "-w", ENDLESS][..], 100, Signal::SIGINT),
         ("copylat", &["-s", "64K", "-w", ENDLESS], 100, Signal::SIGTERM),

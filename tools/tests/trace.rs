@@ -89,8 +89,8 @@ impl Workdir {
     }
 }
 
-/// Asserts values of a report. Each line has a JSON pointer and the value there: of a text its beginning, and of an
-/// array its length. A pointer that begins with a number starts at `processes`.
+/// Asserts values of a report. Each line has a JSON pointer and the value there. A text need only begin with this
+/// value, and an array must have this length. A pointer that begins with a number starts at `processes`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
     for line in expected.lines() {
@@ -211,7 +211,7 @@ const USES: &[(&str, i32, &str)] = &[
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
-    // A mapping that begins inside a page of the GPU.
+    // This mapping begins inside a page of the GPU.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),

@@ -149,7 +149,7 @@ static void opens(void)
     CHECK(g != NULL);
 }
 
-/* The child takes the steps that follow. */
+/* Forks. The child takes the rest of the steps, and the parent waits for it. */
 static void forks(void)
 {
     pid_t child = fork();

@@ -67,7 +67,7 @@ enum function {
 
 enum {
     THREADS = 32,   /* the first threads, each of which has its own part; others share one more part */
-    PINS = 512,     /* pins that are known: those that exist, and the last ones of those that have ended */
+    PINS = 512,     /* pins that are known: all that exist, and the last ones that have ended */
     SITES = 64,     /* places in the code that pin, and 64 that misuse; others share one more of each kind */
     SIZES = 32,     /* ranges of sizes: 0, and one from each power of two up to 1 GiB */
     TIMES = 160,    /* ranges of ticks: four for each power of two; the first eight have one time each */
@@ -102,7 +102,7 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller, the function in 5 bits, and the kind of misuse in 3 */
     uint64_t count;
-    uint64_t offset, size, mapped; /* numbers of the first copy */
+    uint64_t offset, size, mapped; /* numbers of the first copy that was misuse */
     uint64_t type;                 /* the type of the last mapping */
 };
 
@@ -115,7 +115,7 @@ enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 struct thread {
     uint64_t busy;   /* not 0 while the thread counts; its signal handlers count in the shared part then */
     uint64_t inside; /* the caller and, in 8 bits, the function plus 1 of a call that has not returned */
-    uint64_t last;   /* when a call ended */
+    uint64_t last;   /* when the last call ended */
     uint64_t failed; /* the number of copies that failed */
 } __attribute__((aligned(64)));
 

@@ -58,7 +58,7 @@ struct Record<'a> {
     size_bytes: usize,
     #[serde(flatten)]
     times: Times,
-    /// The median divided by that of the first library. The first library has none.
+    /// The median divided by the first library's median. For the first library, it is `None`.
     ratio: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ fn timed<T, E>(clock: &Clock, ns: &mut f64, call: impl FnOnce() -> Result<T, E>)
     result.expect("the clock calls it")
 }
 
-/// Measures all sizes, until the user interrupts. Even after an interrupt, one turn of a size is made.
+/// Measures all sizes, until the user interrupts. The size that is measured then still gets one sample per library.
 fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> Result<Vec<Record<'a>>> {
     let interrupt = &session.interrupt;
     let clock = Clock::calibrate();
@@ -143,7 +143,7 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     Ok(records)
 }
 
-/// Returns the times of the call with this number.
+/// Returns the times of the call with this index in [`CALLS`].
 fn times(samples: &[Sample], call: usize) -> Times {
     Times::new(samples.iter().map(|sample| sample[call]).collect())
 }

@@ -151,7 +151,7 @@ impl PinnedBuffer {
 
     /// The buffer's bytes; only the CPU may use them during the borrow.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`.
+        // SAFETY: the memory is initialized, has this length, and is mutably borrowed together with the buffer.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
     }
 }

@@ -1,6 +1,6 @@
 //! libcuda.so.1, loaded on demand, so that the program builds and starts anywhere.
 //!
-//! Results are plain numbers, because a newer driver returns errors that our list does not contain.
+//! Results are plain numbers, because a newer driver returns errors that cudarc's list does not contain.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 /// Declares a table of the driver's functions; `Table::get()` loads the driver and looks them up once. Each module
-/// declares those that it calls, and calls them as methods, which return an error that names the function:
+/// declares the functions that it calls, and calls them as methods. These return an error that names the function:
 ///
 /// ```text
 /// functions! {

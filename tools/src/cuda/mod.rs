@@ -1,5 +1,4 @@
-//! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own
-//! copies.
+//! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own copies.
 //!
 //! Imports: buffer → created → gpu → driver; survey → gpu, driver.
 

@@ -8,7 +8,7 @@ use super::driver::CudaError;
 use super::gpu::{Device, Functions};
 use crate::system::process;
 
-// Values of CUdevice_attribute. They are plain numbers, because older drivers know fewer of them.
+// Values of CUdevice_attribute. Older drivers do not know all of them.
 const RDMA: c_int = 116;
 const DMA_BUF: c_int = 124;
 const DMA_BUF_MMAP: c_int = 152;

@@ -94,7 +94,7 @@ impl Connection {
             // SAFETY: the connection is open, and the address a local variable.
             (MappingType::Default, _) => check("gdr_map", unsafe { (api.map)(self.g, handle, &mut va, len) }),
             (_, None) => check("gdr_map_v2", Errno::ENOSYS as c_int),
-            // SAFETY: as above.
+            // SAFETY: the connection is open, and the address a local variable.
             (flags, Some(map)) => check("gdr_map_v2", unsafe { map(self.g, handle, &mut va, len, flags as c_int) }),
         }?;
         Ok(va.cast())

@@ -61,7 +61,7 @@ impl Library {
 fn open(path: &Path) -> Result<Api> {
     // SAFETY: the user names a libgdrapi; its initializers have no requirements.
     let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
-    // SAFETY: as above, and the library is kept loaded.
+    // SAFETY: the user names a libgdrapi, and it is kept loaded.
     let api = unsafe { Api::new(&object) }?;
     std::mem::forget(object);
     Ok(api)

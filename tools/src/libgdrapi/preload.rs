@@ -1,4 +1,4 @@
-//! The objects with libgdrapi's functions that `gdrcopy trace` preloads, and the library below them.
+//! The objects with libgdrapi's functions that `gdrcopy trace` preloads, and the library to which they forward calls.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::search;
 
-/// Returns the named library, or else the library that a program would get without the objects.
+/// Returns the named library, or else the library that a program would get without the preloaded objects.
 pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = named {
         let file = file.canonicalize().with_context(|| file.display().to_string())?;
@@ -31,8 +31,8 @@ const FUNCTIONS: &str = "libgdrcopy_trace.so";
 const PLAIN_NAME: &str = "libgdrcopy_trace_alias.so";
 const NEWER: &str = "libgdrcopy_trace_newer.so";
 
-/// Returns the value of LD_PRELOAD with the objects. The objects get all calls of libgdrapi's functions, except those
-/// that a libgdrapi makes itself.
+/// Returns the value of LD_PRELOAD with the objects of `gdrcopy trace`. The objects get all calls of libgdrapi's
+/// functions, except those that a libgdrapi makes itself.
 ///
 /// If the library has functions that the objects lack, `links` is a directory for links. The program then finds these
 /// functions after the objects, by linking and by dlsym.
@@ -40,7 +40,7 @@ pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString>
     let directory = find()?;
     let mut objects = vec![directory.join(FUNCTIONS), directory.join(PLAIN_NAME)];
     if let Some(links) = links {
-        // The object `NEWER` needs the other two by these names, and looks for them in the directory of its own link.
+        // The object `NEWER` needs `FUNCTIONS` and libgdrapi_next.so, and looks for them in its own link's directory.
         symlink(directory.join(FUNCTIONS), links.join(FUNCTIONS))?;
         symlink(library, links.join("libgdrapi_next.so"))?;
         symlink(directory.join(NEWER), links.join(NEWER))?;
@@ -63,7 +63,7 @@ pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString>
     Ok(files.join(OsStr::new(":")))
 }
 
-/// Returns the directory of the objects: this program's directory, or the one where they are installed.
+/// Returns the directory of the objects to preload: this program's directory, or the one where they are installed.
 fn find() -> Result<PathBuf> {
     let program = env::current_exe()?.canonicalize()?;
     let beside = program.parent().context("this program has no directory")?;

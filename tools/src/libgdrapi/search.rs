@@ -16,7 +16,7 @@ pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 /// The variable with the libraries that the loader takes first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
 
-/// The file with the libraries that the loader takes after those of the variable.
+/// The file with the libraries that the loader takes after those of LD_PRELOAD.
 pub(crate) const PRELOADED_FILE: &str = "/etc/ld.so.preload";
 
 /// The variable with the directories that the loader searches after it has loaded the preloaded libraries.
@@ -25,12 +25,12 @@ pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// The name by which the loader looks for the library of linked programs, and of some that call dlopen.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
 
-/// The name that other programs pass to dlopen.
+/// The name without a version, which some programs pass to dlopen.
 pub(crate) const PLAIN_NAME: &str = "libgdrapi.so";
 
 const NAMES: [&str; 2] = [SONAME, PLAIN_NAME];
 
-/// The empty object for LD_PRELOAD, which needs the library beside it.
+/// An object without functions, for LD_PRELOAD. The loader also loads libgdrapi.so from this object's directory.
 pub(crate) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
 
 /// The directories that the loader searches last.
@@ -54,8 +54,8 @@ pub(crate) struct Candidate {
     pub(crate) file: PathBuf,
 }
 
-/// Returns all files of either name in the loader's order, including links that lead nowhere. Paths that are built into
-/// programs (RUNPATH) are unknown; the loader searches them before its cache.
+/// Returns all files named libgdrapi.so.2 or libgdrapi.so in the loader's order, including links that lead nowhere.
+/// Paths that are built into programs (RUNPATH) are unknown; the loader searches them before its cache.
 pub(crate) fn candidates() -> Vec<Candidate> {
     let mut places = Vec::new();
     for Preload { file, line } in preloads() {
@@ -93,7 +93,8 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the loader goes on to the next directory. It ends its search at other errors than these two.
+/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, it
+/// ends its search.
 fn is_passed_over(file: &Path) -> bool {
     match file.metadata() {
         Ok(_) => is_foreign(file),

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     CuMemcpy,
 }
 
-/// A method, with a buffer of its own that a library has pinned and mapped.
+/// A method to copy, with a buffer of its own that a library has pinned and mapped.
 #[derive(Debug)]
 pub(crate) struct Method {
     kind: Kind,
@@ -93,7 +93,7 @@ impl Method {
     }
 
     /// Makes `calls` copies, and returns how many nanoseconds all of them take. The first copy has the index `first`.
-    /// After [`BATCH`] copies, the same windows are used again.
+    /// After [`BATCH`] copies, the same offsets in the buffer are used again.
     pub(crate) fn time(
         &self,
         point: &Point,
@@ -119,18 +119,18 @@ impl Method {
             (Kind::Library, Direction::Read) => {
                 let read = self.mapped.copy_from();
                 timed(clock, calls, |i| {
-                    // SAFETY: as above; `host` is borrowed mutably.
+                    // SAFETY: `size` bytes are mapped at each address and writable at `host`, a mutable borrow.
                     unsafe { read(handle, host.cast(), device[i].cast(), size) }
                 })
             }
             (Kind::Memcpy, Direction::Write) => timed(clock, calls, |i| {
-                // SAFETY: as above; host memory and the mapping do not overlap.
+                // SAFETY: `size` bytes are mapped at each address and readable at `host`, and the two do not overlap.
                 unsafe { device[i].copy_from_nonoverlapping(host, size) };
                 store_fence();
                 0
             }),
             (Kind::Memcpy, Direction::Read) => timed(clock, calls, |i| {
-                // SAFETY: as above.
+                // SAFETY: `size` bytes are mapped at each address and writable at `host`, and the two do not overlap.
                 unsafe { host.copy_from_nonoverlapping(device[i], size) };
                 0
             }),

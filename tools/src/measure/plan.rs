@@ -10,10 +10,10 @@ pub(crate) const LINE: usize = 64;
 pub(crate) const GUARD: usize = 128;
 
 /// The most space over which copies of one point are spread, so that a read does not find a cache line that an earlier
-/// one left in the CPU's buffers.
+/// read left in the CPU's buffers.
 const SPREAD: usize = 256 << 10;
 
-/// The most windows over which copies of one point are spread.
+/// The most windows, each a range of the GPU buffer, over which copies of one point are spread.
 const MAX_WINDOWS: usize = 64;
 
 /// The size of the largest write that is timed in batches, because a store takes less time than reading the clock.

@@ -23,7 +23,7 @@ pub(crate) struct Results {
     pub(crate) records: Vec<Record>,
 }
 
-/// The result of one method at one point.
+/// The result of one method for the copies of one point, which have the same direction, size and alignment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) method: String,

@@ -145,7 +145,7 @@ fn unique_label(methods: &[Method], label: &str) -> String {
     unique
 }
 
-/// Returns the CPU that this thread is pinned to, if it is. Warns if it is not, or if the CPU is far from the GPU.
+/// Returns the CPU that this thread is pinned to, if any. Warns if there is none, or if the CPU is far from the GPU.
 fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
     let (cpu, is_pinned) = cpu::current()?;
     match (cpu::node_of_cpu(cpu), gpu_node) {

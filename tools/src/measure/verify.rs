@@ -11,7 +11,7 @@ use crate::cuda::PinnedBuffer;
 /// The contents of host memory before a read.
 const POISON: u8 = 0xee;
 
-/// The contents of both sides before the copies of a point, and those that both must have after the copies.
+/// The contents of the host and GPU buffers before the copies of a point, and those that they must have afterwards.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
@@ -42,8 +42,8 @@ impl Verifier {
         method.buffer.write(&self.device)
     }
 
-    /// Copies once to or from each of the first `windows` windows. Describes the first wrong byte, which is in the host
-    /// buffer after a copy, or in the GPU buffer after all copies.
+    /// Copies once to or from each of the first `windows` windows. Describes the first wrong byte, if any. It is in the
+    /// host buffer after one of the copies, or in the GPU buffer after all of them.
     pub(crate) fn check(
         &mut self,
         windows: usize,
@@ -100,7 +100,7 @@ pub(crate) fn difference(seen: &[u8], expected: &[u8], name: &str) -> Option<Str
     Some(format!("{name} {at} is {:#04x}, not {:#04x}", seen[at], expected[at]))
 }
 
-/// Returns bytes that look random, and that look different for another seed.
+/// Returns bytes that look random, and that depend on the seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len.next_multiple_of(8)];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::system::bytes::Bytes;
 
-/// The names of columns, each with the name of the field of a JSON object that it shows. The end of the field's name is
-/// its unit in JSON. The column shows values in the unit that its own name has in parentheses at the end or, without
-/// one, in a unit that fits.
+/// Names of columns, each with the name of the JSON field that the column shows. The field's name ends with the unit of
+/// its values. The column shows them in the unit that its own name has in parentheses or, without one, in a unit that
+/// fits.
 pub(crate) type Columns = [(&'static str, &'static str)];
 
 /// A line with the names of columns, and lines with one cell for each name.
@@ -96,7 +96,7 @@ fn quantity(value: f64, unit: &str) -> String {
     let mut number = value / 1e-12;
     let mut prefix = "p";
     for (scale, fitting) in PREFIXES {
-        // Powers of ten are not exact.
+        // Powers of ten below 1 are not exact, so a value may be a little less than `scale`.
         if value >= scale * 0.9999 {
             number = value / scale;
             prefix = fitting;

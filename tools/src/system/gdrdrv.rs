@@ -81,7 +81,7 @@ pub(crate) struct FailedBuild {
     pub(crate) error: String,
 }
 
-/// Returns the build for a kernel that failed, of the last of these versions in DKMS's tree.
+/// Returns the last build of the module for this kernel, if it failed. `versions` are the module's directories of DKMS.
 pub(crate) fn failed_build(versions: &[PathBuf], kernel: &str) -> Option<FailedBuild> {
     for version in versions.iter().rev() {
         let log = version.join("build/make.log");

@@ -91,9 +91,9 @@ pub(crate) fn own_file(is_meant: impl Fn(&Mapping) -> bool) -> Option<String> {
     Some(mappings(&maps).find(is_meant)?.path.to_owned())
 }
 
-/// The path of gdremu's stand-in for the device has both of these.
+/// The path of gdremu's stand-in for the device contains both of these texts.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
-/// The path of gdremu's file, which has GPU memory and CUDA's pinned host memory, begins with this.
+/// The path of gdremu's file, which has GPU memory and CUDA's pinned host memory, begins with this text.
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 
 fn without_deleted(path: &str) -> &str {

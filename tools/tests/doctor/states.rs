@@ -45,7 +45,7 @@ driver_and_gpu {
     real [GpuDocker] sh "cuda 100; export container=docker";
     real [GpuPodman] sh "cuda 100; export container=podman";
     real [GpuContainer] sh "cuda 100; export container=lxc";
-    // The variable leaves libcuda.so.1 out of the container. Without the GPU's nodes, that is not all that is missing.
+    // A variable without `compute` leaves libcuda.so.1 out of the container. Without the GPU's nodes, more is missing.
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
@@ -105,7 +105,7 @@ driver_and_gpu {
 device_nodes {
     real [GpuFull] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
-    // Only root has a number in this user namespace. The remedy runs outside.
+    // In this user namespace only root has a number, so the remedy must run outside of the namespace.
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; wrap='unshare --map-root-user'";
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; export container=podman; wrap='unshare --map-root-user'";
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
@@ -132,11 +132,11 @@ module_and_machine {
     bad [ModuleInstall] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules" args "--for mscclpp";
     bad [ModuleHeaders] emulated "--no-gdrdrv" sh "sources";
     bad [ModuleSources] emulated "--no-gdrdrv" sh "headers";
-    // The kernel was updated. For the other kernel, the module is built, or not.
+    // The kernel was updated. The module is built for the new kernel in the first state only.
     bad [KernelReboot] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test";
     bad [ModuleHeaders] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test; >/lib/modules/7.99.0-test/modules.dep";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver";
-    // DKMS's log has an error of the compiler for this kernel, an error for another kernel, or one of a newer version.
+    // DKMS's log has an error of an old version, for this kernel or another one, or an error of the newest version.
     bad [ModuleTooOld] emulated "--no-gdrdrv" sh "driver; failed 2.3 $(uname -r)";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver; failed 2.3 6.0.0";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver; failed 2.6 $(uname -r)";
@@ -146,7 +146,7 @@ module_and_machine {
             printf '# loads\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
     bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
             echo '  blacklist  gdrdrv' >/etc/modprobe.d/hardening.conf";
-    // The first file replaces the other one, and its command loads the module.
+    // The file in /etc replaces the one in /run, which has the same name, and its command loads the module.
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d; mount -t tmpfs run /run; mkdir /run/modprobe.d
             echo install gdrdrv /bin/false >/run/modprobe.d/gdrdrv.conf
             echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv' >/etc/modprobe.d/gdrdrv.conf";
@@ -173,7 +173,7 @@ module_and_machine {
     bad [NodePod] emulated "--gdrdrv-errno EPERM" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif";
     bad [NodeSlurm] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif SLURM_JOB_ID=7";
-    // The container has no node.
+    // The container has no device node.
     bad [NodePod] emulated "--no-gdrdrv" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [NodeApptainer] emulated "--no-gdrdrv" sh "export APPTAINER_CONTAINER=/images/job.sif";
     bad [EngineModule] emulated "--driver-version 2.0" sh "modules; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
@@ -183,7 +183,7 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
-    // These limits are hard ones. A limit that jobs reach comes before the module, which dma-bufs do not need.
+    // These limits are hard ones. Their remedy comes before that for the module, which dma-bufs do not need.
     works [OpenFilesHard] sh "ulimit -n 128";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";
@@ -212,7 +212,7 @@ libraries {
     bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one" args "--for dpdk";
     bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one right";
-    // glibc compares the names with the SONAMEs of loaded libraries, so it finds the preloaded one.
+    // glibc compares the name that a program asks for with SONAMEs of loaded libraries, so it finds the preloaded one.
     works [LibraryPath] sh "path none; preload $dir/right/libgdrapi.so.2";
     // The program and the library are where `make tools` leaves them, and where they are installed.
     bad [LibraryPath] sh "put $gdrcopy tools/bin/gdrcopy; both $ours lib; gdrcopy=tools/bin/gdrcopy; path none";
@@ -290,8 +290,8 @@ libraries {
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
-    // A library without gdr_get_info_v2, which UCX's plugin calls unless it was built with an old header. A newer library is
-    // behind it, or none.
+    // A library without gdr_get_info_v2, which UCX's plugin calls unless it was built with an old header. A newer
+    // library is behind it on the loader's path, or none.
     bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for ucx";
     bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for mscclpp";
     works [LibraryOrder] emulated "--fault cuMemAlloc:2" sh "old -DMINOR=3; both old.so other; path other right";
@@ -310,7 +310,7 @@ libraries {
     // The process that uses the library ends with status 0.
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=exit";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish";
-    // doctor obeys the last --limit. It can be short, because the library never ends.
+    // doctor obeys the last --limit. It can be short, because a call of this library never returns.
     bad [SelfTestHung] sh "args=\"--lib $faulty\"; FAULTY=hang" args "--limit 3";
     bad [LibraryReports] emulated "--fault MMAP:ENOMEM";
     bad [LibraryReports] emulated "--fault PIN_BUFFER_V2:EINVAL";
@@ -333,7 +333,7 @@ settings_and_engines {
     bad [SettingUnset] sh "export UCX_MODULES=ib,cuda" args "--for nixl";
     bad [SettingExport] sh "echo UCX_MODULES=^gdrcopy >ucx.conf" args "--for ucx";
     works [] sh "export UCX_MODULES=^ib" args "--for ucx";
-    // UCX's plugin is beside its library, in the directory of the variable, or in neither.
+    // UCX's plugin is beside UCX's library, in the directory that UCX_MODULE_DIR names, or in neither.
     works [] sh "export UCX_MODULE_DIR=/nowhere" args "--for ucx";
     works [] sh "rm -r right/ucx; put file plugins/libuct_cuda_gdrcopy.so; export UCX_MODULE_DIR=$dir/plugins" args "--for ucx";
     bad [UcxPlugin] sh "rm right/ucx/*" args "--for ucx";

@@ -50,7 +50,8 @@ const ERRORS: [(&[i32], &str, Remedy); 13] = [
     (&[804], "CUDA's compat libcuda.so.1 on a GPU that does not support it", Remedy::CudaCompat),
 ];
 
-/// The errors that can pass by themselves, because other programs use the GPU now. They say nothing about this system.
+/// The errors of CUDA that occur while other programs use the GPU, and that can pass by themselves. They do not mean
+/// that this system is set up wrong.
 const PASSING: [i32; 5] = [2, 46, 807, 808, 809];
 
 /// Returns the cause of an error of CUDA, its remedy, and whether it passes by itself.
@@ -210,11 +211,12 @@ fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Findi
     }
 }
 
-/// Returns a text about the first node of the GPU driver that this user may not open by its mode, and the remedy.
+/// Returns a text about the first device node of the GPU driver whose mode keeps this user from opening it, and the
+/// remedy.
 fn closed_node() -> Option<(String, Advice)> {
     let flags = AccessFlags::R_OK | AccessFlags::W_OK;
     let mut nodes = files::matching(Path::new("/dev"), "nvidia");
-    // Programs with CUDA open these. Directories such as /dev/nvidia-caps are not among them.
+    // Only nodes that programs with CUDA open are kept. Directories such as /dev/nvidia-caps are left out.
     nodes.retain(|node| {
         let name = node.to_string_lossy();
         let number = name.trim_start_matches("/dev/nvidia");
@@ -279,10 +281,10 @@ fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
     Finding::problem(SUBJECT, value, other.clone()).caused_by(cause)
 }
 
-/// Returns the advice to use another GPU than those of these that do not support GPUDirect RDMA: one of the others, one that
-/// CUDA_VISIBLE_DEVICES hides, one that is hidden from CUDA, or one of another computer.
+/// Returns the advice to use a GPU that supports GPUDirect RDMA: one of `visible`, one that CUDA_VISIBLE_DEVICES hides,
+/// one on the PCI bus that CUDA does not have, or one of another computer.
 fn other_gpu(visible: &[Gpu], container: Option<&Container>) -> Advice {
-    // CUDA_VISIBLE_DEVICES takes the numbers that GPUs have without it.
+    // The advice has numbers for CUDA_VISIBLE_DEVICES, which are those that GPUs have while it is not set.
     let unhidden = if env::var_os(VISIBLE).is_some() { probe::all_gpus() } else { Vec::new() };
     let all = if unhidden.len() < visible.len() { visible } else { &unhidden };
     let mut good: Vec<_> = all.iter().collect();

@@ -21,13 +21,13 @@ pub(super) struct Engine {
     pub(super) name: &'static str,
     /// The names by which the engine asks the loader for the library, one after the other.
     libraries: &'static [&'static str],
-    /// The variable with the directory of the library, for engines that look there instead.
+    /// The variable that has the library's directory, for engines that do not leave the search to the loader.
     directory: Option<&'static str>,
-    /// The oldest release of the library that the engine accepts, and that of the module.
+    /// The oldest releases of the library and of the kernel module that the engine accepts.
     oldest: [Version; 2],
-    /// True if the engine does not use libgdrapi when the module does not work.
+    /// True if the engine does not use libgdrapi when the kernel module does not work.
     pub(super) module_only: bool,
-    /// True if the engine needs UCX's plugin. NIXL also works without it.
+    /// True if the engine uses UCX's plugin for GDRCopy. UCX needs the plugin, but NIXL also works without it.
     pub(super) has_plugin: bool,
 }
 
@@ -37,7 +37,7 @@ const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'sta
 
 const ANY: Version = Version::OLDEST_GDRDRV;
 
-/// A function that libraries have since 2.4, and that engines call if they were built with such a header.
+/// A function that libgdrapi has since 2.4. Engines that were built with the header of 2.4 or later call it.
 const INFO_V2: &str = "gdr_get_info_v2";
 
 const WITH_INFO_V2: [Version; 2] = [Version::new(2, 4), ANY];
@@ -120,7 +120,7 @@ impl Engine {
     }
 }
 
-/// Returns the finding that libgdrapi is not loaded by this name, which DPDK looks up in a directory.
+/// Returns the finding that libgdrapi cannot be loaded by this name. If `directory` is set, DPDK looks only there.
 fn not_loaded(name: &'static str, directory: Option<&String>, why: &Failure) -> Finding {
     if let Some(directory) = directory
         && let Some(finding) = libraries::directory_of_dpdk(directory)

@@ -20,7 +20,7 @@ pub(super) struct Backends {
     pub(super) dmabuf: bool,
     /// True if `GDRCOPY_USE_DMABUF_MMAP=1` is set. The library then does not try the module.
     pub(super) dmabuf_forced: bool,
-    /// True if the engine does not use libgdrapi when the module does not work.
+    /// True if the engine does not use libgdrapi when the kernel module does not work.
     pub(super) module_only: bool,
 }
 
@@ -64,7 +64,7 @@ fn descriptors(backends: Backends) -> Finding {
     Finding::ok(SUBJECT, value)
 }
 
-/// Returns the remedy if no more files can be opened. The limit of the whole system (ENFILE) is raised by root, too.
+/// Returns the remedy if no more files can be opened. Root must raise the hard limit, and the system's limit (ENFILE).
 pub(super) fn more_files(errno: Errno) -> Remedy {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if errno == Errno::EMFILE && soft < hard => OpenFiles,

@@ -84,7 +84,7 @@ impl Module {
             let (state, advice) = self.absent();
             (format!("there is no {NODE}, and the module is {state}"), advice)
         };
-        // A container does not have the host's files, from which `absent` finds its advice.
+        // In a container, the advice of `absent` is not used, because it comes from files that only the host has.
         Finding::problem("device node", value, self.in_container(container).unwrap_or(advice))
     }
 
@@ -236,7 +236,7 @@ fn is_unmapped(owner: u32) -> bool {
     !is_initial && files::number("/proc/sys/kernel/overflowuid") == Some(owner)
 }
 
-/// Returns the advice to reload the module, if the loaded one is older than this version, and the installed one is not.
+/// Returns the advice to load the installed module in place of the loaded one, unless the installed one is too old.
 pub(super) fn reload(loaded: Version, oldest: Version) -> Option<Advice> {
     let installed = gdrdrv::installed()?;
     if installed < oldest {

@@ -53,7 +53,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 /// Loads a library in a child process. Returns its file and version, or why it cannot be loaded.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
-    // The child names the library once it is loaded. A failure at the child's end comes after that.
+    // The child names the library once it is loaded. A failure after that, at the child's end, does not count here.
     match answer.library {
         Some(library) => Ok(library),
         None => Err(answer.failure.unwrap_or_default()),
@@ -107,8 +107,8 @@ pub(super) fn missing(name: &str) -> Advice {
     }
 }
 
-/// Returns the first file that the loader finds by a name, if it cannot be loaded, or a link of this name whose file does
-/// not open; and the reason.
+/// Returns the file that keeps the loader from loading a library by this name, and the reason. It is the first file
+/// that the loader finds, or a link whose target does not open.
 fn broken(name: &str) -> Option<(PathBuf, Failure)> {
     if let Some(first) = search::first(name) {
         let why = load(&first).err()?;
@@ -135,8 +135,8 @@ fn unread(file: &Path) -> Option<Errno> {
     Some(Errno::from_raw(files::bytes(file).err()?.raw_os_error()?))
 }
 
-/// Returns the remedy for a file that Linux does not find, or not for this user. The file is often a link. A link is only
-/// to be removed if this user could see that it leads nowhere.
+/// Returns the remedy for a file that does not exist, or that this user cannot reach. The file is often a link. The
+/// remedy removes a link only if this user can see that it leads nowhere.
 fn unreached(file: &Path, errno: Errno) -> Advice {
     let (link, directory) = search::end_of_links(file);
     if errno == Errno::EACCES {
@@ -224,8 +224,8 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", reason)
 }
 
-/// Returns the findings about the library of each name. The loader knows a loaded library by its SONAME only, so the
-/// two names can lead to different libraries.
+/// Returns the findings about the libraries that the loader finds as libgdrapi.so.2 and as libgdrapi.so. They can
+/// differ, because the loader knows a loaded library by its SONAME only, and searches for any other name.
 fn by_name() -> Vec<Finding> {
     let soname = load(SONAME);
     let plain = load(PLAIN_NAME);
@@ -287,11 +287,11 @@ fn find_in(file: &Path) -> Advice {
     Remedy::LibraryPath.with("directory", file.parent().unwrap_or(Path::new("/")).display())
 }
 
-/// Variables of build systems, container runtimes and engines, not of the library.
+/// Variables that build systems, container runtimes and engines read, but the library does not.
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
-/// Returns warnings about preloaded files that do not open, or that come before a better libgdrapi.
+/// Returns warnings about preloaded files that do not open, or that hide the libgdrapi that programs should load.
 pub(super) fn preloaded() -> Vec<Finding> {
     let mut findings = Vec::new();
     for preload in search::preloads() {
@@ -341,7 +341,7 @@ fn newer_behind(name: &str, library: &Loaded) -> Option<PathBuf> {
     newest.1
 }
 
-/// Returns the advice to have programs load the newer library of this name, before which the loader finds this one.
+/// Returns the advice to have programs load a newer library of this name, if the loader finds this older one first.
 pub(super) fn newer_first(name: &str, library: &Loaded) -> Option<Advice> {
     if let Some(advice) = not_preloaded(&library.file) {
         return Some(advice);
@@ -387,7 +387,7 @@ pub(super) fn directory_of_dpdk(value: &str) -> Option<Finding> {
     let text = format!("{DIRECTORY_OF_DPDK}={value}: DPDK opens {} ({})", file.display(), why.text);
     let advice = match directory.parent() {
         _ if file.symlink_metadata().is_ok() => repair(&file, &why),
-        // The value is the path of the file.
+        // The variable has the path of the file instead of its directory.
         Some(parent) if parent.join(PLAIN_NAME).exists() => {
             let advice = Remedy::SettingExport.with("or", " to the directory of libgdrapi.so");
             advice.with("value", parent.display())

@@ -39,7 +39,7 @@ use crate::system::gdrdrv::{self, Refusal, Versions};
 /// The number of bytes that the self-test pins and copies.
 pub(super) const SIZE: usize = 1 << 20;
 
-/// An attribute of `gdr_get_attribute`.
+/// The attribute of `gdr_get_attribute` that is 1 if the library maps dma-bufs.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
 /// The errno for a device node whose opening does not end. gdrdrv never returns it.
@@ -63,7 +63,7 @@ pub(super) static SECONDS: AtomicU64 = AtomicU64::new(10);
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Work {
     Survey,
-    /// The same without CUDA_VISIBLE_DEVICES.
+    /// Query CUDA for all GPUs, without CUDA_VISIBLE_DEVICES.
     AllGpus,
     /// Ask the module for its versions.
     Module,
@@ -149,7 +149,7 @@ impl From<Error> for Failure {
     }
 }
 
-// ---- In doctor ----
+// ---- Code that runs in doctor itself ----
 
 /// Queries CUDA. Returns an error if doctor cannot start its child.
 pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
@@ -161,8 +161,8 @@ pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     }
 }
 
-/// Returns the GPUs that CUDA has without CUDA_VISIBLE_DEVICES, by the numbers that this variable takes. If CUDA does not
-/// work so, there are none.
+/// Returns the GPUs that CUDA has without CUDA_VISIBLE_DEVICES, with the numbers that this variable takes. If CUDA does
+/// not work, it returns none.
 pub(super) fn all_gpus() -> Vec<survey::Gpu> {
     match start(&Work::AllGpus).unwrap_or_default().cuda {
         Some(Cuda { gpus: Ok(gpus), .. }) => gpus,
@@ -296,7 +296,7 @@ fn read(file: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
-// ---- In its child ----
+// ---- Code that runs in doctor's child process ----
 
 impl Answer {
     /// Writes the answer with the next stage to stdin, which is a file.

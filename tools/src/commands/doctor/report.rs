@@ -188,7 +188,7 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     if steps.is_empty() {
         steps = chosen(problems, &[Cause::Others]);
     }
-    // The backend that is not used comes last.
+    // The remedies for the backend that is not used come last.
     let mut others = chosen(warnings, &[Cause::Itself]);
     others.extend(chosen(warnings, &[Cause::Gdrdrv, Cause::DmaBuf]));
     for step in others {

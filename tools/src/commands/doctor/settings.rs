@@ -23,18 +23,18 @@ struct Switch(&'static [&'static str], &'static str, &'static str, Rule, &'stati
 enum Rule {
     /// A list of transports that contains gdr_copy.
     Transports,
-    /// A list of plugins that contains both plugins that lead to GDRCopy.
+    /// A list of UCX's plugins that contains both cuda and gdrcopy.
     Modules,
     /// A directory of plugins, which UCX searches besides its own.
     Plugins,
-    /// A list that contains one of these names, or that excludes names by ^, but not all of these.
+    /// A list that contains one of these names, or a list after ^ that excludes names, but not all of these.
     OneOf(&'static [&'static str]),
     /// This number. A text that is not a number counts as 0. NCCL uses GDRCopy only if its variable is 1 (seen with
     /// 2.28.9).
     Number(i64),
-    /// A word or number for true, or not set.
+    /// The variable has a word or number for true, or is not set.
     Yes,
-    /// A word or number for false, or not set.
+    /// The variable has a word or number for false, or is not set.
     No,
 }
 
@@ -52,10 +52,10 @@ const SWITCHES: [Switch; 10] = [
     Switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
 ];
 
-/// The library of UCX that finds its plugins and its configuration by its own path.
+/// The library of UCX that looks for UCX's plugins and configuration files relative to its own path.
 const LIBUCS: &str = "libucs.so.0";
 
-/// UCX's plugin for GDRCopy. UCX opens it with the suffix of libucs.
+/// UCX's plugin for GDRCopy. UCX appends the suffix that the file of libucs has, such as `.0`.
 pub(super) const PLUGIN: &str = "libuct_cuda_gdrcopy.so";
 
 /// Returns UCX's plugin in a directory.
@@ -100,14 +100,14 @@ fn leaves_one(list: &str, names: &[&str]) -> bool {
     names.iter().any(|name| listed.contains(name) != excluded.is_some())
 }
 
-/// Variables, and the files of those that do not come from the environment.
+/// Variables, and the configuration files that set those that are not in the environment.
 pub(super) struct Settings {
     pub(super) environment: Environment,
     files: BTreeMap<String, PathBuf>,
 }
 
 impl Settings {
-    /// Reads the variables of this process, and then those of files.
+    /// Reads the variables of this process, and then those of the engines' configuration files.
     pub(super) fn read() -> Settings {
         let mut settings = Settings { environment: Environment::new(), files: BTreeMap::new() };
         for (name, value) in env::vars_os() {
@@ -136,7 +136,7 @@ impl Settings {
     }
 
     /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy. UCX
-    /// searches the directory of its variable, too.
+    /// also searches the directory that UCX_MODULE_DIR names.
     pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
         let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);
@@ -151,12 +151,12 @@ impl Settings {
         (own, plugin)
     }
 
-    /// Rates the variables of all engines, or of the one that is to use libgdrapi.
+    /// Rates the variables of this engine, or of all engines if it is `None`.
     pub(super) fn findings(&self, engine: Option<&str>) -> Vec<Finding> {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            // Other variables are not shown if they are not set, because they then do not disable GDRCopy.
+            // Variables with other rules are shown only if they are set, because unset they do not disable GDRCopy.
             let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));
@@ -220,7 +220,7 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     if let Some(library) = search::file_of(LIBUCS)
         && let Some(directory) = library.parent()
     {
-        // The first is the file of UCX 1.22, the second that of UCX 1.13.
+        // UCX 1.22 reads the first of these files, and UCX 1.13 the second.
         files.extend([directory.join("../etc/ucx/ucx.conf"), directory.join("../etc/ucx.conf")]);
     }
     files.push("/etc/ucx/ucx.conf".into());

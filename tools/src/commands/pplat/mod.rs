@@ -36,7 +36,7 @@ struct Record<'a> {
     times: Option<Times>,
     /// The number of words of data that did not arrive as sent.
     wrong_words: u64,
-    /// The median divided by that of the first library. The first library has none.
+    /// The median divided by the first library's median. For the first library, it is `None`.
     ratio: Option<f64>,
 }
 

@@ -24,7 +24,8 @@ pub(super) struct Rounds {
     pub(super) wrong: u64,
 }
 
-/// The number of turns of each library, if there are several. They take turns so that disturbances affect all alike.
+/// The number of turns of each library, if there are several libraries. They take turns so that disturbances affect all
+/// of them alike.
 const TURNS: usize = 10;
 
 /// The number of untimed rounds at the beginning of each turn, while the GPU kernel is starting.

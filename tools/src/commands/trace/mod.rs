@@ -153,7 +153,7 @@ fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Returns the name of a file with the host filled in and, if `pid` is known, the process.
+/// Replaces %h in the name of a file by the host's name and, if `pid` is known, %p by this number.
 fn named(file: &Path, pid: Option<u32>) -> PathBuf {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut name = file.to_string_lossy().replace("%h", host.trim_end());

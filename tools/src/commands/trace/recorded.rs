@@ -1,4 +1,5 @@
-//! The files that tools/trace/trace.c leaves in the directory of a run, one for each process, and lists of its objects.
+//! The files that tools/trace/trace.c leaves in the directory of a run: for each process one with its counts, and lists
+//! of the objects that it had loaded.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -29,7 +30,7 @@ pub(crate) const THREADS: Subject = PINS.followed_by(8, PARTS);
 pub(crate) const COPIES: Subject = THREADS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// The number of words in a file: those of all subjects, rounded up to whole pages.
+/// The number of words in a file: the words of all records, rounded up to whole pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
@@ -58,8 +59,8 @@ impl Recorded {
         self.record(PROCESS, 0)
     }
 
-    /// Returns the name of a place in the code. It uses the list of objects of this site, or all lists if `site` is
-    /// `None`.
+    /// Returns the name of the place in the code at this address. It searches the list of objects that was made for
+    /// this site, or all lists if `site` is `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,
@@ -91,14 +92,14 @@ impl Recorded {
     }
 }
 
-/// Adds up these records of all processes.
+/// Adds up, word by word, the records of all processes that have this subject and these numbers.
 pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterator<Item = usize> + Clone) -> [u64; N] {
     let mut sums = [0u64; N];
     for process in all {
         for number in at.clone() {
             let record: [u64; N] = process.record(of, number);
             for word in 0..N {
-                sums[word] = sums[word].wrapping_add(record[word]); // Addresses and versions may overflow.
+                sums[word] = sums[word].wrapping_add(record[word]); // Sums of addresses and versions may overflow.
             }
         }
     }

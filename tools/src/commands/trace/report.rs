@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A record can contain any words, because the program can overwrite it.
+    /// A record can contain any values, because the program can overwrite it.
     #[test]
     fn any_record_gives_a_report() {
         let directory = tempfile::tempdir().unwrap();

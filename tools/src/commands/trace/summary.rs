@@ -92,7 +92,7 @@ fn successes(processes: &[Recorded], prefix: &str) -> u64 {
     successes
 }
 
-/// Returns a row for each direction, and for each power of two from which sizes of copies are counted together.
+/// Returns a row for each direction and each class of sizes. A class has the sizes from one power of two to the next.
 fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     let mut rows = Vec::new();
     for class in 0..2 * SIZES {
@@ -121,8 +121,8 @@ pub(crate) fn total(times: &[u64; TIMES]) -> u64 {
     times.iter().fold(0, |total, count| total.saturating_add(*count))
 }
 
-/// Returns the ticks of this percentile of the copies. From 8 ticks on, copies are counted by quarters of powers of
-/// two, and the result is the middle of a quarter.
+/// Returns the ticks of this percentile of the copies. From 8 ticks on, each number in `times` counts the copies in a
+/// quarter of the range between two powers of two, and the result is the middle of that quarter.
 fn percentile(times: &[u64; TIMES], percent: u64) -> f64 {
     let rank = total(times).saturating_mul(percent).div_ceil(100).max(1);
     let mut bucket = 0;
@@ -195,7 +195,7 @@ fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value
 mod tests {
     use super::*;
 
-    /// The counter of arm64 may tick only every 40 ns.
+    /// The counter of arm64 may tick only every 40 ns, so fast copies take few ticks.
     #[test]
     fn times_of_few_ticks_are_exact_and_others_within_an_eighth() {
         for ticks in 0..8 {

@@ -30,7 +30,7 @@ pub(super) const HOST: &str = "host";
 /// Sizes of messages, and their times in nanoseconds.
 type Times = Vec<(usize, f64)>;
 
-/// Two processes that exchange messages, and the kind of memory that these are in.
+/// Two processes that exchange messages, and the kind of memory that the messages are in.
 struct Route {
     name: String,
     memory: &'static str,
@@ -40,12 +40,12 @@ struct Route {
 
 pub(super) struct Pairs<'a> {
     pub(super) ucx: &'a Ucx,
-    /// The CPU of each process.
+    /// The CPU on which each process of a pair runs.
     pub(super) cpus: Option<[usize; 2]>,
     /// The CPUs that tune may run on.
     pub(super) allowed: &'a [usize],
     pub(super) limit: Limit<'a>,
-    /// A pair that takes longer than this hangs.
+    /// A pair that takes longer than this counts as one that hangs.
     pub(super) longest: Duration,
 }
 
@@ -74,7 +74,8 @@ impl Measured {
 }
 
 impl Pairs<'_> {
-    /// Runs pairs of all routes and modes in turn, until the time is over. `model` has the settings of the model.
+    /// Runs pairs of all routes and modes in turn, until the time is over. `model` has the settings that describe
+    /// the measured mapping to UCX.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
         let routes = routes(setup);
         let mut measured = Measured::default();
@@ -121,8 +122,8 @@ impl Pairs<'_> {
         Ok(measured)
     }
 
-    /// Runs a pair. Returns the times of the sizes that it has measured, and why it has not measured all. Errors are
-    /// those of tune itself.
+    /// Runs a pair. Returns the times that it has measured and, if sizes are missing, the reason. Only errors of tune
+    /// itself are returned as `Err`.
     fn pair(&self, route: &Route, settings: &[Setting]) -> Result<(Times, Option<String>)> {
         let mut list = tempfile::NamedTempFile::new()?;
         let mut tests = String::new();
@@ -192,7 +193,7 @@ impl Pairs<'_> {
         for setting in settings {
             command.env(setting.name, &setting.value);
         }
-        // Children may run on the CPUs on which this thread may run.
+        // The child inherits from this thread the CPUs on which it may run.
         if let Some(cpus) = self.cpus {
             cpu::restrict_to(&[cpus[side]])?;
         }
@@ -200,7 +201,7 @@ impl Pairs<'_> {
     }
 }
 
-/// Returns the settings of a mode. `model` has the settings of the model.
+/// Returns UCX's settings for a mode. `model` has the settings that describe the measured mapping to UCX.
 fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
     match mode {
         Mode::Default => Vec::new(),
@@ -230,8 +231,8 @@ fn routes(setup: &Setup) -> Vec<Route> {
     vec![host, cuda, between]
 }
 
-/// Returns CUDA_VISIBLE_DEVICES for a process that uses this GPU. The process sees all GPUs, because cuda_ipc needs
-/// both.
+/// Returns CUDA_VISIBLE_DEVICES for a process that uses the GPU with the number `first`. The variable names all GPUs,
+/// because UCX's cuda_ipc needs the GPUs of both processes.
 fn visible_from(first: usize, count: usize) -> String {
     let visible = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
     let mut names: Vec<_> = visible.split(',').map(str::to_owned).collect();

@@ -25,7 +25,7 @@ pub(super) fn points() -> Vec<Point> {
     points
 }
 
-/// The model of a direction. A copy takes the latency plus its size divided by the bandwidth.
+/// UCX's model of copies in one direction. A copy takes the latency plus its size divided by the bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Model {
     pub(super) latency_ns: f64,
@@ -68,8 +68,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Returns the settings of UCX's model of the mapping. UCX counts in MiB. A list of keys begins with the default
-    /// for the keys that it leaves out.
+    /// Returns the settings of UCX's model of the mapping. UCX's `MBs` are MiB per second. A list of keys begins with
+    /// the default for the keys that it leaves out.
     pub(super) fn model(put: Model, get: Model) -> Vec<Setting> {
         vec![
             Setting {

@@ -6,9 +6,10 @@ use serde::Serialize;
 /// The method by which UCX sends messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
-    /// UCX decides by its own numbers.
+    /// UCX chooses between eager and rendezvous by its built-in numbers.
     Default,
-    /// UCX decides by the measured model. Host memory is not measured in this mode, because it does not need the model.
+    /// UCX chooses by the measured model of the mapping. Host memory is not measured in this mode, because the model
+    /// does not concern it.
     Model,
     /// UCX has the measured model, and a threshold with which it sends messages of all sizes eagerly.
     Eager,
@@ -65,17 +66,17 @@ const SLOWER: f64 = 1.05;
 /// The settings that the measured times allow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) enum Choice {
-    /// The model, and rendezvous from this size on.
+    /// The measured model of the mapping, and rendezvous for messages of this size and more.
     Threshold(usize),
-    /// The model, without a threshold.
+    /// The measured model of the mapping, without a threshold for rendezvous.
     Model,
-    /// UCX's own numbers, because the model makes messages of this size slower.
+    /// UCX's built-in numbers, because the measured model makes messages of this size slower.
     Default(usize),
 }
 
 /// Chooses the largest threshold with which some message gets faster than with the model, none gets slower than by
-/// default, and eager messages of GPU memory take no longer than by rendezvous. If there is none, it chooses the model,
-/// or UCX's own numbers if the model makes messages slower.
+/// default, and eager messages of GPU memory take no longer than by rendezvous. If there is no such threshold, it
+/// chooses the model, or UCX's built-in numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
@@ -130,14 +131,14 @@ mod tests {
     #[test]
     fn threshold_slows_neither_host_memory_nor_other_gpus() {
         for (route, times, expected) in [
-            // These messages are above the largest eager size.
+            // Between the GPUs, eager messages are always the fastest, so only the times in `H100` limit the threshold.
             ("cuda 0-1", [9.0, 9.0, 1.0, 9.0], Choice::Threshold(16385)),
-            // UCX sends host memory by rendezvous from 8 KiB on.
+            // By default, UCX sends host memory by rendezvous from 8 KiB on.
             ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
-            // UCX sends host memory eagerly at all sizes.
+            // By default, UCX sends host memory eagerly at all sizes.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
-            // On the first route nothing works, and on the second one only eager messages fail.
+            // Between the two GPUs nothing works, and with host memory only eager messages fail.
             ("cuda 0-1", [0.0, 0.0, 0.0, 0.0], Choice::Threshold(4097)),
             ("host", [2.0, 2.0, 0.0, 2.0], Choice::Threshold(4097)),
         ] {

@@ -21,7 +21,7 @@ pub(super) struct Ucx {
 /// The answers of `ucx_info`.
 pub(super) struct Facts {
     pub(super) version: String,
-    /// True if UCX knows the variables of the model.
+    /// True if UCX has variables for the bandwidth and the latency of gdr_copy.
     pub(super) has_model: bool,
     /// True if UCX has a threshold for messages within a node.
     pub(super) has_intra: bool,
