@@ -204,8 +204,8 @@ pub(crate) fn preloads() -> Vec<Preload> {
 pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
-        PRELOAD_OBJECT => Some(file.with_file_name("libgdrapi.so")),
-        name if name.starts_with("libgdrapi.so") => Some(file),
+        PRELOAD_OBJECT => Some(file.with_file_name(PLAIN_NAME)),
+        name if name.starts_with(PLAIN_NAME) => Some(file),
         _ => None,
     }
 }
