@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ci/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi or CUDA, unmodified, against this
 # library, and runs their tests under gdremu. Their sources and binaries are Debian's packages, crates and Python
-# wheels. A NAME is ucx, libfabric, dpdk, cudarc, numba, aws_ofi_nccl, or wheels, which stands for NCCL's and NVSHMEM's
-# wheels (default: all). FILTERs are those of UCX's gtest (ci/consumers/ucx.sh). Prints a table. Exits with 1 if a test
+# wheels. A NAME is one of ucx, libfabric, dpdk, cudarc, numba, aws_ofi_nccl and wheels (default: all). The last one
+# stands for NCCL's and NVSHMEM's Python wheels. FILTERs are those of UCX's gtest (ci/consumers/ucx.sh). Prints a table. Exits with 1 if a test
 # fails, or if a row of the table counts no test.
 #
 # Each consumer has a file in ci/consumers/, with a function of its name that builds it, runs it and prints its rows.

@@ -92,19 +92,19 @@ static void user(void)
     unsigned char *va = mapped(fd, first, GPU_PAGE);
     next_step(); /* two pins, and the first is mapped */
     CHECK(munmap(va, GPU_PAGE) == 0);
-    next_step(); /* two pins */
+    next_step(); /* in this step, the user has two pins */
     in_child(child_of_user);
     CHECK_OK(unpin(fd, first));
-    next_step(); /* the second pin */
+    next_step(); /* now only the second pin */
     va = mapped(fd, pinned(fd, memory), 2 * GPU_PAGE);
     CHECK(close(fd) == 0);
-    next_step(); /* two pins, because a mapping keeps the file */
+    next_step(); /* two pins again, because a mapping keeps the closed file */
     CHECK(munmap(va, 2 * GPU_PAGE) == 0);
-    next_step(); /* no pin */
+    next_step(); /* now no pin */
     fd = driver_open();
     CHECK_OK(pin(fd, memory.va, GPU_PAGE, &third));
     gpu_renew(memory);
-    next_step(); /* one pin, if it is persistent */
+    next_step(); /* now one pin if pins are persistent, else none */
 }
 
 /* Waits for the next step of the user. Stores the lines, ordered by size, and returns their number. */

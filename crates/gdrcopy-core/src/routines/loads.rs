@@ -79,7 +79,8 @@ impl StackLine {
         }
     }
 
-    /// Loads the block of `block` bytes around `src` to the offset in this line that the block has in its own line.
+    /// Loads the aligned block of `block` bytes that contains `src`. In this line, the block gets the same offset that it
+    /// has in its cache line of the mapping.
     ///
     /// # Safety
     /// The contract of [`by_line`], for the whole block.

@@ -68,8 +68,8 @@ pub struct Alike<'a> {
 }
 
 impl Shaped for Alike<'_> {
-    /// Returns `None` if a copy has another size, is not inside the mapping, or has no host address. May also do so if
-    /// a host address is above `isize::MAX`.
+    /// Returns `None` if a copy has not `self.size` bytes, is not inside the mapping, or has a null host address. May
+    /// also do so if a host address is above `isize::MAX`.
     #[inline(always)]
     unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
         let lowest = [0, 1, self.size];

@@ -166,8 +166,8 @@ impl Rest {
         }
     }
 
-    /// Stores all of the rest, by `W`s and then smaller words. `dst` must be aligned to `W`, or to a word longer than
-    /// the rest, as `climb` leaves it.
+    /// Stores all of the rest, by `W`s and then smaller words. `dst` must be aligned to `W` or, if the rest is
+    /// shorter than a `W`, to a word that is longer than the rest. `climb` leaves it so.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.

@@ -386,7 +386,8 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
-    // The allocator must not free the old memory in its stream, because CUDA does not check whether the stream exists.
+    // The reset has destroyed the allocator's stream and its memory. The allocator must not free that memory in that
+    // stream, because CUDA does not check whether a stream exists.
     assert_eq!(Logged::with(&format!("{address:#x} is not freed")), [""; 0]);
     for memory in &after {
         cuda.write(memory.address(), &[7; PAGE]);

@@ -16,7 +16,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 }
 
 /// # Safety
-/// The contract of `write`.
+/// The contract of `routines::write`.
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<u32, u32>(dst, src, len, stores::line::<u32>) }
