@@ -52,12 +52,13 @@ TEST(only_minor_0_can_be_opened)
 {
     unsigned int major = major_in_proc_devices();
     long error = expected("open of other minors", ENXIO);
+    static const unsigned int others[] = {1, 2, 127, 128, 255};
 
     if (major == 0)
         waive("/proc/devices does not list gdrdrv");
     CHECK_OK(open_node(major, 0));
-    for (unsigned int minor = 1; error != ANY && minor < 256; minor++)
-        CHECK_ERROR(open_node(major, minor), error);
+    for (size_t i = 0; error != ANY && i < COUNT(others); i++)
+        CHECK_ERROR(open_node(major, others[i]), error);
 }
 
 /* The test ignores lines that later releases and other modules append. */
