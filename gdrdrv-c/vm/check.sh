@@ -138,11 +138,6 @@ build_tests() {
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 }
 
-# Builds the modules, by starting a virtual machine. Virtual machines that are started later use the same modules.
-boot_once() {
-    "$here/run.sh" --kernel "$series" --timeout $limit -- cat /proc/driver/gdrdrv/params
-}
-
 check_quickly() {
     start persistent -- env MODEL_CALLS=2000 "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
     start module-persistent -- "$tests" --slow
@@ -230,7 +225,6 @@ fi
 rm -rf "$logs"
 mkdir -p "$logs"
 build_tests
-boot_once
 if [ "$series" = 6.1 ]; then
     "$here/static.sh" || failures=$((failures + 1))
 fi
