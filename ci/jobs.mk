@@ -31,7 +31,7 @@ MODEL_CALLS ?= 112000
 FUZZ_SECONDS ?= 60
 
 # .ci/run lists the jobs of CI. Each job can run on a machine of its own.
-check: tests long-tests interfaces build-check sanitizers cross ## Runs every test that needs no virtual machine, but nvcc's, cargo-c's, other Pythons' and the deliberate defects. Installs packages that are missing.
+check: tests long-tests other-user-tests interfaces build-check sanitizers cross ## Runs every test that needs no virtual machine, but nvcc's, cargo-c's, other Pythons' and the deliberate defects. Installs packages that are missing.
 
 daily: ## Runs what takes too long for each change, as .ci/run lists it.
 	.ci/run daily
@@ -61,23 +61,23 @@ packages_of_ci:
 	ci/scripts/install-deps.sh
 
 # Runs `test`, and those tests that it leaves out but that each change must pass.
-tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles; everyday ones again as another user.
+tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles but those of `long-tests`; some again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
-	$(c_programs) $(addprefix --skip ,$(everyday_programs) valgrind::)
-	ci/scripts/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
+	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) valgrind:: sanity::)
+	ci/scripts/as-other-user.sh linked::default::
 	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
 	ci/scripts/beside-installed.sh $(CARGO) test --quiet $(addprefix --package ,$(everyday_packages)) --test cli default_library
 
-long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind.
+long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind; gdrcopy_sanity on all profiles.
 	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
-	$(c_programs) valgrind::
+	$(c_programs) valgrind::,sanity:: --skip sanity::default:: --skip sanity::dmabuf::
 
-# The minor version in the name of the extension module that python3 loads. `make wheel-check` tests all modules.
-python_of_ci = $(shell python3 -c 'import sys; print(min(sys.version_info.minor, 11))')
+other-user-tests: packages_of_ci tools test ## Runs `test`, and all of its C programs again as another user.
+	ci/scripts/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
 
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples and pictures, and counts instructions.
 	ci/scripts/check-version.sh
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	ci/scripts/check-headers.sh
@@ -87,11 +87,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	ci/scripts/check-pictures.sh
 	$(MAKE) --no-print-directory gdrx-examples
 	ci/scripts/check-cuda-batches.sh
-	$(MAKE) --no-print-directory extension extended_pythons=$(python_of_ci)
-	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
-	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu" --first
 	ci/scripts/count-instructions.sh
-	$(MAKE) --no-print-directory --silent gpu-bundle
 
 sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. AddressSanitizer is in `tests`.
 	ci/scripts/check-threads.sh
@@ -99,12 +95,13 @@ sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. Addre
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
 
-build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in a path with blanks, for a target, from published crates, for docs.rs.
+build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in a path with blanks, for a target, from published crates, for docs.rs, for a computer with a GPU.
 	ci/scripts/check-build.sh
 	ci/scripts/check-crates.sh
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
 		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --locked \
 		--features testing,cudarc-0-19,cudarc/cuda-13040
+	$(MAKE) --no-print-directory --silent gpu-bundle
 
 cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
 	ci/scripts/check-cargo-c.sh

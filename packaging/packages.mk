@@ -63,12 +63,11 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 
 # CPython has buffers in its stable ABI since 3.11, so 3.9 and 3.10 have a module each. Each build has a target directory,
 # because cargo builds pyo3 again for another configuration. No Python is needed.
-extended_pythons := 9 10 11
 extension: rust ## Builds the extension modules of the Python package into build/extension.
 	@rm -rf build/extension && mkdir -p build/extension
-	$(if $(filter 9,$(extended_pythons)),$(call native,9,false,cpython-39-$(gnu_arch)-linux-gnu))
-	$(if $(filter 10,$(extended_pythons)),$(call native,10,false,cpython-310-$(gnu_arch)-linux-gnu))
-	$(if $(filter 11,$(extended_pythons)),$(call native,11,true,abi3))
+	$(call native,9,false,cpython-39-$(gnu_arch)-linux-gnu)
+	$(call native,10,false,cpython-310-$(gnu_arch)-linux-gnu)
+	$(call native,11,true,abi3)
 
 gnu_arch = $(or $(cross),$(shell uname -m))
 define native

@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
 # Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy, ml_dtypes and
-# mypy if pip can get them. Tests python3 and each of python3.9 to python3.14 that runs, including those of pyenv. With --first,
-# tests only python3.
+# mypy if pip can get them. Tests python3 and each of python3.9 to python3.14 that runs, including those of pyenv.
 #
-#   packaging/python/check.sh WHEEL GDREMU [--first]
+#   packaging/python/check.sh WHEEL GDREMU
 set -euo pipefail
 
 wheel=$(realpath "$1")
 # With PYTHONMALLOC=debug, freed objects contain bytes that are not a valid pointer, so using them crashes.
 export GDREMU PYTHONMALLOC=debug
 GDREMU=$(realpath "$2")
-which=${3-all}
 cd "$(dirname "$0")/tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ "$which" != --first ] && command -v pyenv >/dev/null; then
+if command -v pyenv >/dev/null; then
     export PYENV_VERSION=${PYENV_VERSION-$(pyenv versions --bare | paste -sd:)}
 fi
 
@@ -42,7 +40,6 @@ for python in python3 python3.{9..14}; do
     echo "== Python $version"
     check "$python" "$work/$version"
     checked+=" $version"
-    [ "$which" != --first ] || break
 done
 [ -n "$checked" ] || { echo "check.sh: no Python with venv found" >&2 && exit 1; }
 echo "wheel: tested with Python$checked"
