@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,13 +127,19 @@ struct class {
 /* src/commands/trace/recorded.rs must have the same layout: the words of 64 bits of each struct, and the number of structs. */
 struct file {
     struct process process __attribute__((aligned(4096))); /* With this alignment, each file has whole pages. */
+    struct thread threads[THREADS + 1];
     struct calls calls[FUNCTION_COUNT];
     struct site sites[2][SITES + 1];
     struct pin pins[PINS];
-    struct thread threads[THREADS + 1];
     struct class copies[THREADS + 1][2][SIZES]; /* first copies to mappings, then copies from them */
     uint64_t guesses[GUESSES]; /* the index of the pin to look at first, by a hash of the handle */
 };
+
+/* recorded.rs counts the words of all members before this one, so there must be no padding between them. */
+_Static_assert(offsetof(struct file, guesses) ==
+                   sizeof(struct process) + sizeof((struct file *)0)->threads + sizeof((struct file *)0)->calls +
+                       sizeof((struct file *)0)->sites + sizeof((struct file *)0)->pins + sizeof((struct file *)0)->copies,
+               "padding in struct file");
 
 static inline uint64_t get(const uint64_t *number)
 {

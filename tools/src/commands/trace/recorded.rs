@@ -23,11 +23,11 @@ pub(crate) struct Subject {
 }
 
 pub(crate) const PROCESS: Subject = Subject { start: 0, words: 64, records: 1 };
-pub(crate) const CALLS: Subject = PROCESS.followed_by(4, functions::COUNT);
+pub(crate) const THREADS: Subject = PROCESS.followed_by(8, PARTS);
+pub(crate) const CALLS: Subject = THREADS.followed_by(4, functions::COUNT);
 pub(crate) const SITES: Subject = CALLS.followed_by(6, 2 * 65);
 pub(crate) const PINS: Subject = SITES.followed_by(8, 512);
-pub(crate) const THREADS: Subject = PINS.followed_by(8, PARTS);
-pub(crate) const COPIES: Subject = THREADS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
+pub(crate) const COPIES: Subject = PINS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
 /// The number of words in a file: the words of all records, rounded up to whole pages.
