@@ -150,8 +150,8 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
 /*
- * Existing programs use these numbers and sizes. gdremu/tests/contract.rs also compares the
- * fields with gdremu's. In the kernel, _IOWR() is not a constant expression for clang; on powerpc
+ * Existing programs use these numbers and sizes. tests/lists.rs compares the numbers
+ * with those in Rust, and gdremu/tests/contract.rs runs cases that use the fields. In the kernel, _IOWR() is not a constant expression for clang; on powerpc
  * and MIPS the direction bits differ.
  */
 #if !defined(__KERNEL__) && !defined(__powerpc64__) && !defined(__mips__)

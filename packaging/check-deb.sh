@@ -118,15 +118,15 @@ check_hold() {
     [ -n "$hold" ] || die "docs/install.md does not say how packages are held"
     empty
     nvidia_library "$dir/$libdir"
-    package libgdrapi 2.6.9-1 'Multi-Arch: same'
+    package libgdrapi 2.999-1 'Multi-Arch: same'
     (cd "$tree/root" && dpkg-scanpackages --multiversion . >Packages 2>/dev/null)
     echo 'deb [trusted=yes] file:/root ./' >"$tree/root/repository.list"
     in_tree_quietly "${upgrade[@]}" update
-    in_tree "${upgrade[@]}" --simulate dist-upgrade | grep -q '^Inst libgdrapi .*2\.6\.9' || die "NVIDIA's next version replaces nothing"
+    in_tree "${upgrade[@]}" --simulate dist-upgrade | grep -q '^Inst libgdrapi .*2\.999' || die "NVIDIA's next version replaces nothing"
     in_tree_quietly sh -c "$hold"
     ! in_tree "${upgrade[@]}" --simulate dist-upgrade | grep '^Inst libgdrapi ' || die "a held package is replaced"
     in_tree_quietly sh -c "${hold/hold/unhold}"
-    rm "$tree"/root/{libgdrapi_2.6.9-1.deb,Packages,repository.list}
+    rm "$tree"/root/{libgdrapi_2.999-1.deb,Packages,repository.list}
     echo "hold: NVIDIA's next version does not replace held packages"
 }
 

@@ -22,7 +22,7 @@ const DEVICE: &str = "/dev/gdrdrv";
 /// The file that exists while gdrdrv uses symbols of the module `nv-p2p-dummy`.
 const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 
-/// The ioctl type byte of all nine commands.
+/// The ioctl type byte of all commands.
 const MAGIC: u8 = 0xDA;
 
 /// A call that signals interrupt is repeated this many times before `EINTR` is passed on.
