@@ -65,7 +65,7 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
 	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) valgrind:: sanity::)
-	ci/scripts/as-other-user.sh linked::default::
+	ci/scripts/as-other-user.sh linked::default:: programs
 	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
 	ci/scripts/beside-installed.sh $(CARGO) test --quiet $(addprefix --package ,$(everyday_packages)) --test cli default_library
 
@@ -74,7 +74,7 @@ long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) valgrind::,sanity:: --skip sanity::default:: --skip sanity::dmabuf::
 
-other-user-tests: packages_of_ci tools test ## Runs `test`, and all of its C programs again as another user.
+other-user-tests: packages_of_ci tools test ## Runs `test`, and its C programs and Rust tests again as another user.
 	ci/scripts/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples and pictures, and counts instructions.
