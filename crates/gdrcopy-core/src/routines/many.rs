@@ -237,9 +237,9 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 }
 
 /// The largest number of bytes of the blocks that are loaded in one pass.
-const BUFFER: usize = 16 << 10;
+const BUFFER: usize = 16384;
 /// An item with more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
-const LARGEST: usize = 2 << 10;
+const LARGEST: usize = 2048;
 /// The number of bytes whose blocks are listed at once. An item of at most that many bytes takes no branch.
 const LISTED: usize = 2 * LINE;
 
