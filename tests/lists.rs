@@ -59,7 +59,8 @@ fn usage_names_all_copy_routines() {
     let sources = ["portable.rs", "arch/powerpc64.rs", "arch/aarch64/mod.rs", "arch/x86_64/mod.rs"];
     for source in sources {
         let source = text(&format!("crates/gdrcopy-core/src/routines/{source}"));
-        let names: Vec<&str> = source.split("Routine { name: ").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
+        let names: Vec<&str> =
+            source.split("Routine { name: ").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
         assert_ne!(names, [""; 0]);
         for name in names {
             assert!(usage.contains(&format!("`{name}`")), "docs/usage.md lacks {name}");
