@@ -107,7 +107,10 @@ static void page_with_an_allocation_inside_is_pinned(void)
     free_gap(&gap);
 }
 
-/* CUDA knows no memory at either end of the range. Only CUDA's export of the range finds the memory in the middle. */
+/*
+ * CUDA reports no memory at the addresses where the range begins and ends. The export of the range succeeds all the same,
+ * because of the memory in the middle.
+ */
 static void range_with_an_allocation_far_inside_is_pinned(int gpus)
 {
     CUdeviceptr before, inside, after;

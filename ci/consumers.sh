@@ -9,7 +9,8 @@
 #
 # Programs are fetched once with apt-get, pip and cargo into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and
 # built there. If a program cannot be fetched or built, it is skipped with the reason, and the exit status is 77.
-# CONSUMERS_JOBS (default: 2) is how many compilers run at a time, and later how many profiles of gdremu.
+# CONSUMERS_JOBS (default: 2) is how many compilers run at a time, and how many of gdremu's profiles
+# (`gdremu --list-profiles`) are tested at a time.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,8 +1,8 @@
 /*
  * Answers as UCX's ucx_perftest does to `-b LIST -f -v -p PORT [SERVER]`. The time of a message is TIME in the line `MEMORY
  * MODE SIZE TIME` of the variable FAKE_TIMES or, without such a line, the message's size. MODE is default, model, eager or
- * rendezvous, as the variables of UCX select it. All other options are refused, and lists that `gdrcopy tune` does not
- * write. The variable FAKE makes this program fail, hang, or print garbage.
+ * rendezvous, as the variables of UCX select it. LIST is the file of tests that `gdrcopy tune` writes. Other options
+ * are refused, and so are other lines in LIST. The variable FAKE makes this program fail, hang, or print garbage.
  */
 #include <arpa/inet.h>
 #include <signal.h>

@@ -87,7 +87,7 @@ struct Pinner {
 }
 
 impl Pinner {
-    /// Unmaps the memory that the session has mapped. From here on only timed calls map it.
+    /// Unmaps the memory that `method` has mapped. From here on only timed calls map it.
     fn new(method: Method) -> Result<Pinner> {
         drop(method.mapped);
         Ok(Pinner { connection: Connection::open(method.library)?, buffer: method.buffer, label: method.label })

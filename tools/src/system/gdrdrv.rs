@@ -54,8 +54,8 @@ pub(crate) fn is_loaded() -> bool {
 
 /// Returns the version of the module that is installed for this kernel, which need not be the loaded one.
 pub(crate) fn installed() -> Option<Version> {
-    // The shell's PATH has directories in which modinfo is, but which not every user's PATH has. stderr is no pipe, because
-    // output() reads two pipes by means of ioctl, and panics in a sandbox that refuses ioctl.
+    // modinfo may be in a directory that is not on the user's PATH, so the command adds such directories. stderr is no
+    // pipe: with two pipes, output() calls ioctl, and panics in a sandbox that refuses it.
     let mut modinfo = Command::new("sh");
     modinfo.args(["-c", "PATH=$PATH:/usr/sbin:/sbin modinfo -F version gdrdrv"]);
     let output = modinfo.stderr(Stdio::null()).output().ok()?;

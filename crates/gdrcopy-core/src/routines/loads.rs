@@ -79,8 +79,8 @@ impl StackLine {
         }
     }
 
-    /// Loads the aligned block of `block` bytes that contains `src`. In this line, the block gets the same offset that it
-    /// has in its cache line of the mapping.
+    /// Loads the aligned block of `block` bytes that contains `src` into `self`, at the offset that the block has in its
+    /// cache line of the mapping.
     ///
     /// # Safety
     /// The contract of [`by_line`], for the whole block.

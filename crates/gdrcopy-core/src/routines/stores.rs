@@ -166,8 +166,9 @@ impl Rest {
         }
     }
 
-    /// Stores all of the rest, by `W`s and then smaller words. `dst` must be aligned to `W` or, if the rest is
-    /// shorter than a `W`, to a word that is longer than the rest. `climb` leaves it so.
+    /// Stores all of the rest, by `W`s and then smaller words. `dst` must be aligned to `W`. If
+    /// the rest is shorter than a `W`, it is enough that `dst` is aligned to the smallest word that is longer than the
+    /// rest, such as 4 bytes for a rest of 3. `climb` ensures this alignment.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
