@@ -45,6 +45,15 @@ static void most_of_the_limit_is_in_use(void)
     check_open_adds("VmSize", 12 * MIB);
 }
 
+/* gdr_open fails if not even the addresses of a few handles are left. */
+static void no_addresses_are_left(void)
+{
+    set_limit(RLIMIT_AS, (rlim_t)status_kib("VmSize") * 1024);
+    errno = 0;
+    CHECK(gdr_open() == NULL);
+    CHECK_EQUAL(errno, ENOMEM);
+}
+
 static void open_reserves_little(void)
 {
     check_open_adds("VmSize", 160 * MIB);
@@ -121,6 +130,7 @@ int main(void)
     /* Each part has a process of its own, because the first gdr_open of a process reserves addresses. */
     in_child(limited_address_space_stays_the_programs);
     in_child(most_of_the_limit_is_in_use);
+    in_child(no_addresses_are_left);
     in_child(open_reserves_little);
     in_child(open_locks_little);
     for (limited = 0; limited < sizeof(lockable) / sizeof(lockable[0]); limited++)

@@ -98,7 +98,8 @@ static int receive(int socket)
     CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX, part.type), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(NULL), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(&none), EINVAL);
-    result = gdrx_map_dmabuf(&map, fd, part.offset, BYTES, part.type);
+    CHECK(dup2(fd, STDIN_FILENO) == STDIN_FILENO); /* descriptor 0 can be mapped, too */
+    result = gdrx_map_dmabuf(&map, STDIN_FILENO, part.offset, BYTES, part.type);
     if (result != 0) {
         map_is_unchanged(&map);
         return NOT_MAPPED;
@@ -106,6 +107,7 @@ static int receive(int socket)
     CHECK_ERROR(gdrx_map_dmabuf(&none, fd, part.offset, BYTES, 0), EINVAL);
     map_is_unchanged(&none);
     close(fd);
+    close(STDIN_FILENO);
     CHECK_EQUAL((uintptr_t)map.address % (uintptr_t)sysconf(_SC_PAGESIZE), part.offset);
     CHECK_OK(gdrx_read_many(&map, &read, 1));
     CHECK_BYTES(seen, sent, BYTES);

@@ -399,4 +399,22 @@ mod tests {
         }
         assert!(seen.contains(&ptr::from_ref(freed).addr()), "the freed slot is reused after one round");
     }
+    /// Returns the number of pages of a step that are in memory.
+    fn resident(step: NonNull<c_void>) -> usize {
+        let mut pages = [0; STEP_BYTES / 4096];
+        // SAFETY: the step is mapped, and `pages` has a byte for each page, of 4 KiB or more.
+        assert_eq!(unsafe { libc::mincore(step.as_ptr(), STEP_BYTES, pages.as_mut_ptr()) }, 0);
+        pages.iter().filter(|&page| page & 1 == 1).count()
+    }
+
+    #[test]
+    fn step_without_live_slots_takes_no_memory() {
+        let mut arena = Arena::reserve().expect("address space");
+        let slots: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
+        let (last, others) = slots.split_last().expect("a step has slots");
+        others.iter().for_each(|slot| give_back(&mut arena, slot));
+        assert_ne!(resident(arena.step(0)), 0, "a slot is live");
+        give_back(&mut arena, last);
+        assert_eq!(resident(arena.step(0)), 0);
+    }
 }
