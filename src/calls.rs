@@ -7,6 +7,7 @@ use gdrcopy_core::{RawGdr, RawMapping, stderr, variables};
 use crate::error::{Error, Result};
 use crate::handles::{self, Handle, Table};
 use crate::objects::{GdrEntry, PinEntry};
+use crate::origin;
 use crate::slots::Slot;
 
 /// Reads the environment variables, opens the driver and gives it a handle.
@@ -17,6 +18,7 @@ pub(crate) fn open() -> Result<usize> {
     variables::select_routine();
     let allow_unaligned_map = variables::ALLOW_UNALIGNED_MAP.is_one();
     let slot = Table::enter()?.insert(GdrEntry { gdr, allow_unaligned_map })?;
+    origin::log();
     Ok(slot.handle())
 }
 

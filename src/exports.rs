@@ -16,7 +16,7 @@ use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t,
 
 use crate::error::{Error, Result};
 use crate::guard::{caught, guard};
-use crate::{calls, handles, origin};
+use crate::{calls, handles};
 
 /// Runs the body of the C function `name`. Writes a successful result to `place`, the function's argument `argument`.
 ///
@@ -37,11 +37,7 @@ unsafe fn output<T>(name: &str, argument: &'static str, place: *mut T, body: imp
 /// Opens gdrdrv or, if gdrdrv does not work, CUDA's dma-bufs. Returns NULL and sets errno if neither works.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
-    match caught("gdr_open", || {
-        let handle = calls::open()?;
-        origin::log();
-        Ok(handle)
-    }) {
+    match caught("gdr_open", calls::open) {
         Ok(handle) => ptr::with_exposed_provenance_mut(handle),
         Err(error) => {
             Errno::set_raw(error.errno());

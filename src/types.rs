@@ -100,17 +100,3 @@ impl From<Info> for gdr_info_v1_t {
         gdr_info_v1_t { va, mapped_size, page_size, tm_cycles, cycles_per_ms, bits }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_say_whether_and_how_a_pin_is_mapped() {
-        let types = [None, Some(MappingType::Caching), Some(MappingType::WriteCombining)];
-        let infos = types.map(|mapping_type| gdr_info_v2_t::from(Info { mapping_type, ..Info::default() }));
-        assert_eq!(infos.map(|info| info.bits), [0, 1, 3]);
-        assert_eq!(infos.map(|info| info.mapped()), [0, 1, 1]);
-        assert_eq!(infos.map(|info| info.wc_mapping()), [0, 0, 1]);
-    }
-}

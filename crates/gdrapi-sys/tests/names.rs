@@ -44,6 +44,8 @@ fn pins_maps_and_copies() {
         assert_eq!(gdr_copy_from_mapping(handle, back.as_mut_ptr().cast(), va, 5), 0);
         assert_eq!(&back, b"hello");
         assert_eq!(gdr_unmap(g, handle, va, size), 0);
+        assert_eq!(gdr_get_info_v2(g, handle, &mut info), 0);
+        assert_eq!((info.mapped(), info.wc_mapping()), (0, 0));
         assert_eq!(gdr_unpin_buffer(g, gdr_mh_s { h: handle.h }), 0);
         assert_eq!(gdr_close(g), 0);
     }

@@ -244,8 +244,7 @@ impl CudaError {
 
 /// Returns the error for a code of CUDA, without CUDA's name for it.
 pub fn of_cuda(call: &'static str, code: c_uint) -> Error {
-    let error = CudaError { code, name: None };
-    Error::Cuda { call, error }
+    Error::Cuda { call, error: CudaError { code, name: None } }
 }
 
 /// Returns [`Error::OutOfPin`], which other crates cannot construct.
@@ -255,8 +254,7 @@ pub fn out_of_pin(len: usize, pinned: usize) -> Error {
 
 /// Returns [`Error::OutOfHandles`] with this errno value.
 pub fn no_memory(errno: Errno) -> Error {
-    let error = OsError::new(errno);
-    Error::OutOfHandles { error }
+    Error::OutOfHandles { error: OsError::new(errno) }
 }
 
 impl fmt::Display for CudaError {
@@ -274,14 +272,12 @@ const ENOTSUPP: i32 = 524;
 impl Error {
     /// Returns the error of the driver call that has just returned this errno value.
     pub fn of_call(call: &'static str, errno: Errno) -> Error {
-        let error = OsError::new(errno);
-        Error::Driver { call, error }
+        Error::Driver { call, error: OsError::new(errno) }
     }
 
     /// Returns [`Error::Descriptors`] with this errno value.
     pub(crate) fn no_descriptor(errno: Errno) -> Error {
-        let error = OsError::new(errno);
-        Error::Descriptors { error }
+        Error::Descriptors { error: OsError::new(errno) }
     }
 
     /// Returns the positive errno value that the C functions return for the error.
@@ -392,7 +388,8 @@ mod tests {
 
     #[test]
     fn old_cuda_is_to_be_updated_to_the_version_that_is_needed() {
-        assert!(needs_cuda(OLDEST).contains("11.0"));
-        assert!(needs_cuda(EXPORTS_DMA_BUFS).contains("11.7"));
+        let text = |needed| Error::CudaTooOld { version: 10_020, needed }.to_string();
+        assert!(text(OLDEST).starts_with("the GPU driver serves CUDA 10.2, GPU memory of its own needs 11.0"));
+        assert!(text(EXPORTS_DMA_BUFS).contains("11.7"));
     }
 }

@@ -220,14 +220,3 @@ pub mod raw {
         PinFlags(bits)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packed_versions_of_cuda_are_split() {
-        let versions = [cuda_version::OLDEST, cuda_version::EXPORTS_DMA_BUFS, cuda_version::MAPS_DMA_BUFS];
-        assert_eq!(versions.map(|packed| Version::of_cuda(packed).to_string()), ["11.0", "11.7", "13.3"]);
-    }
-}

@@ -182,8 +182,7 @@ impl Source for DmaBuf {
         // program has allowed that (`Options::force_pcie_compat`).
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
-        let fd = export_pages(self.driver, &place, &pages, over_pcie)?;
-        let fd = Descriptor::new(fd);
+        let fd = Descriptor::new(export_pages(self.driver, &place, &pages, over_pcie)?);
         let mapping_type = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
         log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.file().number);
         PinState::of_range(DmaBufPin { fd, pages, mapping_type })

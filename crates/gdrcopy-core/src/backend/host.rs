@@ -91,8 +91,7 @@ impl SourcePin for HostPin {
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         check_type(flag, MAPPING_TYPE)?;
         if len > self.len {
-            let pinned = self.len;
-            return Err(Error::OutOfPin { len, pinned });
+            return Err(Error::OutOfPin { len, pinned: self.len });
         }
         let address = NonNull::with_exposed_provenance(self.address);
         // SAFETY: until the range is unpinned, it stays allocated, and no reference to it relies on its bytes: contract

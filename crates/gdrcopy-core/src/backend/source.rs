@@ -121,8 +121,7 @@ const BEING_MAPPED: u32 = u32::MAX;
 impl<T: SourcePin + 'static> PinState<T> {
     /// Wraps a pin that the driver has just made. If there is no memory, the pin is dropped, and so unpinned.
     pub fn of_range(range: T) -> Result<Arc<PinState>> {
-        let pinned = heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?;
-        Ok(pinned)
+        Ok(heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?)
     }
 }
 
