@@ -125,12 +125,29 @@ static void few_live_pins_keep_little(void)
     gpu_free(&buffer);
 }
 
+/* Pins that have ended give their handles back. With so few addresses, the library has 2,048 handles at most. */
+static void ended_pins_give_their_handles_back(void)
+{
+    void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    CHECK(used != MAP_FAILED);
+    gpu_init();
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    set_limit(RLIMIT_AS, (rlim_t)(status_kib("VmSize") + 6 * MIB) * 1024);
+    gdr_t g = open_driver();
+    for (int i = 0; i < 2100; i++)
+        CHECK_OK(gdr_unpin_buffer(g, pin(g, buffer.address, GPU_PAGE_SIZE)));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
 int main(void)
 {
     /* Each part has a process of its own, because the first gdr_open of a process reserves addresses. */
     in_child(limited_address_space_stays_the_programs);
     in_child(most_of_the_limit_is_in_use);
     in_child(no_addresses_are_left);
+    in_child(ended_pins_give_their_handles_back);
     in_child(open_reserves_little);
     in_child(open_locks_little);
     for (limited = 0; limited < sizeof(lockable) / sizeof(lockable[0]); limited++)

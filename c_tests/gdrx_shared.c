@@ -95,7 +95,7 @@ static int receive(int socket)
     CHECK_ERROR(gdrx_map_dmabuf(&map, -1, part.offset, BYTES, part.type), EINVAL);
     CHECK_ERROR(gdrx_map_dmabuf(&map, 1000, part.offset, BYTES, part.type), EBADF);
     CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, 0, part.type), EINVAL);
-    CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX, part.type), EINVAL);
+    CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX - 1, part.type), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(NULL), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(&none), EINVAL);
     CHECK(dup2(fd, STDIN_FILENO) == STDIN_FILENO); /* descriptor 0 can be mapped, too */

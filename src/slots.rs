@@ -214,11 +214,11 @@ impl Arena {
     /// most a sixteenth of the limit, and less if that much is not left.
     pub(crate) fn reserve() -> nix::Result<Arena> {
         let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
-        let mut slots = slots_within(limit / 16);
+        let mut slots = whole_steps(usize::try_from(limit / 16).unwrap_or(usize::MAX) / size_of::<Slot>());
         loop {
             // SAFETY: at an address of the kernel's choice, no other memory is touched.
             match unsafe { mmap::reserve(None, slots * size_of::<Slot>()) } {
-                Err(Errno::ENOMEM) if slots > STEP => slots = slots_within((slots * size_of::<Slot>() / 16) as u64),
+                Err(Errno::ENOMEM) if slots > STEP => slots = whole_steps(slots / 16),
                 Err(errno) => return Err(errno),
                 Ok(base) => {
                     let base = base.expose_provenance().get();
@@ -323,9 +323,8 @@ impl Arena {
     }
 }
 
-/// Returns the number of slots in an arena of at most `bytes`, in whole steps, but at least one step.
-fn slots_within(bytes: u64) -> usize {
-    let slots = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<Slot>();
+/// Returns the number of slots in an arena of at most that many slots, in whole steps, but at least one step.
+fn whole_steps(slots: usize) -> usize {
     (slots.min(FULL) / STEP * STEP).max(STEP)
 }
 
@@ -344,11 +343,11 @@ mod tests {
 
     #[test]
     fn arenas_have_whole_steps() {
-        assert_eq!(slots_within(u64::MAX), FULL);
-        assert_eq!(slots_within(128 << 20), FULL);
-        assert_eq!(slots_within((128 << 20) - 1), FULL - STEP);
-        assert_eq!(slots_within(2 << 16), 2 * STEP);
-        assert_eq!(slots_within(0), STEP);
+        assert_eq!(whole_steps(usize::MAX), FULL);
+        assert_eq!(whole_steps(FULL), FULL);
+        assert_eq!(whole_steps(FULL - 1), FULL - STEP);
+        assert_eq!(whole_steps(2 * STEP), 2 * STEP);
+        assert_eq!(whole_steps(0), STEP);
     }
 
     /// Returns the handles in the list of a `gdr_t`.

@@ -227,8 +227,9 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
     });
     fence::before_read();
     unrolled!(count, n => {
-        if n + AHEAD < count {
-            (I::FETCH_FOR_STORE)(item(n + AHEAD).dst);
+        let ahead = n + AHEAD;
+        if ahead < count {
+            (I::FETCH_FOR_STORE)(item(ahead).dst);
         }
         let Item { dst, src, .. } = item(n);
         // SAFETY: contract of this function.

@@ -9,7 +9,7 @@ use gdrcopy_core::error::out_of_pin;
 
 pub(crate) const TESTS: &[Test] = tests![
     connection_dropped_in_a_child_closes_the_childs_descriptor_only,
-    map_has_no_more_bytes_than_were_pinned,
+    map_has_the_pinned_bytes_only,
     second_map_is_refused_until_unmapped,
     unpin_waits_for_the_mapping,
     driver_answers_and_refusals_are_reported,
@@ -91,9 +91,9 @@ fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
 }
 
 /// The driver maps whole pages, which may contain other memory than the pinned bytes.
-fn map_has_no_more_bytes_than_were_pinned() {
+fn map_has_the_pinned_bytes_only() {
     let cuda = Cuda::new();
-    let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64);
+    let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64) + 16;
     let pin = pin(&Gdr::open().expect("a driver"), address, 100).expect("GPU memory");
     for len in [101, 4096, PAGE, usize::MAX] {
         let refused = pin.map(len, MapFlag::Default).err();
@@ -102,6 +102,8 @@ fn map_has_no_more_bytes_than_were_pinned() {
     let mapping = pin.map(100, MapFlag::Default).expect("pinned bytes");
     assert!(mapping.write(100, &[1]).is_err());
     assert_eq!(cuda.read(address + 100, 1), [0]);
+    mapping.write(0, b"first").expect("inside");
+    assert_eq!(cuda.read(address, 5), b"first");
 }
 
 fn second_map_is_refused_until_unmapped() {
