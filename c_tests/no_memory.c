@@ -150,6 +150,15 @@ static void pin_fails(void)
     CHECK_EQUAL(handle.h, UNTOUCHED);
 }
 
+/* The first call of the library fails. Without memory, it can read no environment variable, so it logs nothing. */
+static void first_call_fails(void)
+{
+    CHECK(setenv("GDRCOPY_ENABLE_LOGGING", "1", 1) == 0);
+    failing = 1;
+    CHECK_ERROR(gdr_close((gdr_t)UNTOUCHED), EINVAL);
+    failing = 0;
+}
+
 /* ---- Calls that need no memory ---- */
 
 static void maps_copies_and_questions_need_none(void)
@@ -201,6 +210,7 @@ int main(void)
     /* dlsym finds the library's function. `gdr_open` may be an address in the program itself. */
     CHECK(dl_iterate_phdr(note_library, dlsym(RTLD_DEFAULT, "gdr_open")) == 1);
     in_child(open_fails);
+    in_child(first_call_fails);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     g = open_driver();
