@@ -14,6 +14,8 @@ release=$(uname -r)
 installed=/lib/modules/$release
 export NVIDIA_SRC_DIR=$modules/emugpu
 
+work=$(mktemp -d) # The guest also sees the host's files in /tmp.
+
 die() {
     echo "check-nvidia.sh: $*" >&2
     exit 1
@@ -21,7 +23,7 @@ die() {
 
 # run COMMAND...: runs a command. If it fails, prints its output and DKMS's log, and ends the script.
 run() {
-    "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
+    "$@" >"$work/log" 2>&1 || { cat "$work/log" /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
 # install_nvidias [option of DKMS]: lets DKMS install NVIDIA's module. Its build does nothing, because compiling here takes
@@ -41,14 +43,14 @@ CONF
 }
 
 install_ours() {
-    make --silent -C /tmp/ours drv_install >/tmp/install
+    make --silent -C "$work/ours" drv_install >"$work/install"
 }
 
 remove_all() {
     rmmod gdrdrv 2>/dev/null || true
     dkms remove gdrdrv/2.6 --all >/dev/null 2>&1 || true
     rm -rf /usr/src/gdrdrv-2.6 /dev/gdrdrv
-    make --silent -C /tmp/ours drv_uninstall
+    make --silent -C "$work/ours" drv_uninstall
 }
 
 # command_in FILE: prints the command at the end of the file's last line, after "run: ". The file must name NVIDIA's module.
@@ -63,11 +65,11 @@ is_ours() {
 
 # nvidias_is_loaded: checks that gdrdrv-load refuses NVIDIA's module, and that the command which it prints loads gdrdrv-c.
 nvidias_is_loaded() {
-    ! gdrdrv-load >/tmp/load 2>&1 || die "gdrdrv-load takes NVIDIA's module"
-    command=$(command_in /tmp/load)
-    bash -c "$command" >/tmp/log 2>&1 || die "fails: $command: $(cat /tmp/log)"
+    ! gdrdrv-load >"$work/load" 2>&1 || die "gdrdrv-load takes NVIDIA's module"
+    command=$(command_in "$work/load")
+    bash -c "$command" >"$work/log" 2>&1 || die "fails: $command: $(cat "$work/log")"
     is_ours "$command"
-    grep -F "loaded $installed/extra/gdrdrv.ko" /tmp/log >/dev/null || die "gdrdrv-load does not name the file: $(cat /tmp/log)"
+    grep -F "loaded $installed/extra/gdrdrv.ko" "$work/log" >/dev/null || die "gdrdrv-load does not name the file: $(cat "$work/log")"
 }
 
 mkdir -p "$installed/extra"
@@ -77,27 +79,27 @@ rm -rf /var/lib/dkms/gdrdrv /usr/src/gdrdrv-2.6
 cp "$modules/emugpu/emugpu.ko" "$installed/extra"
 depmod "$release"
 insmod "$modules/emugpu/emugpu.ko"
-cp -r "$root/gdrdrv-c" /tmp/ours
-cp "$modules/gdrdrv/gdrdrv.ko" /tmp/ours
+cp -r "$root/gdrdrv-c" "$work/ours"
+cp "$modules/gdrdrv/gdrdrv.ko" "$work/ours"
 
 echo "NVIDIA's first: drv_install says which one modprobe takes, and so does gdrdrv-load"
 install_nvidias
 install_ours
-command_in /tmp/install >/dev/null
+command_in "$work/install" >/dev/null
 nvidias_is_loaded
 remove_all
 
 echo "The command of drv_install"
 install_nvidias
 install_ours
-run bash -c "$(command_in /tmp/install)"
+run bash -c "$(command_in "$work/install")"
 gdrdrv-load
 is_ours "drv_install and its command"
 remove_all
 
 echo "gdrdrv-c first"
 install_ours
-[ ! -s /tmp/install ] || die "drv_install prints: $(cat /tmp/install)"
+[ ! -s "$work/install" ] || die "drv_install prints: $(cat "$work/install")"
 install_nvidias --force # else DKMS leaves a module of the same version in place
 nvidias_is_loaded
 remove_all
@@ -109,7 +111,7 @@ install_nvidias
 touch /usr/src/gdrdrv-2.6/older
 install "$root/gdrdrv-c/system/gdrdrv-load" /usr/sbin
 run bash -c "cd '$root' && $dkms_commands"
-diff -r "$root/gdrdrv-c" /usr/src/gdrdrv-2.6 >/tmp/log || die "other sources: $(cat /tmp/log)"
+diff -r "$root/gdrdrv-c" /usr/src/gdrdrv-2.6 >"$work/log" || die "other sources: $(cat "$work/log")"
 gdrdrv-load
 is_ours "README's commands for DKMS"
 echo "# 1 passed, 0 failed, 0 skipped"

@@ -16,6 +16,8 @@ release=$(uname -r)
 modules=/lib/modules/$release
 export LD_LIBRARY_PATH=$lib GDREMU_STATE=/tmp
 
+work=$(mktemp -d) # The guest also sees the host's files in /tmp.
+
 die() {
     echo "check-stale.sh: $*" >&2
     exit 1
@@ -51,20 +53,20 @@ install "$root/gdrdrv-c/system/gdrdrv-load" /usr/sbin
 
 # run COMMAND...: runs a command. If it fails, prints its output and DKMS's log, and ends the script.
 run() {
-    "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
+    "$@" >"$work/log" 2>&1 || { cat "$work/log" /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
 # first_step: prints doctor's first step as JSON.
 first_step() {
-    "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
-    jq '.steps[0]' /tmp/doctor
+    "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >"$work/doctor" || true
+    jq '.steps[0]' "$work/doctor"
 }
 
 # refused WORDS: checks that the kernel refuses the module, and that gdrdrv-load prints these words.
 refused() {
-    ! gdrdrv-load >/tmp/load 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
-    dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat /tmp/load)"
-    grep -F "$1" /tmp/load || die "other words: $(cat /tmp/load)"
+    ! gdrdrv-load >"$work/load" 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
+    dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat "$work/load")"
+    grep -F "$1" "$work/load" || die "other words: $(cat "$work/load")"
 }
 
 install_driver "$old"
@@ -76,11 +78,11 @@ rm "$modules/extra/emugpu.ko"
 depmod "$release"
 load_driver "$new"
 refused 'which is not installed'
-[ "$(first_step | jq -r .remedy)" = driver-install ] || die "doctor's first step is another: $(cat /tmp/doctor)"
+[ "$(first_step | jq -r .remedy)" = driver-install ] || die "doctor's first step is another: $(cat "$work/doctor")"
 
 install_driver "$new"
 command=$(first_step | jq -r 'select(.remedy == "module-stale").commands | .[0] + "; " + (.[1:] | join(" && "))')
-[ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
+[ -n "$command" ] || die "doctor's first step is another: $(cat "$work/doctor")"
 refused "Run: ${command% modprobe gdrdrv} gdrdrv-load"
 run bash -c "$command"
 grep '^Version: 2.6' /proc/driver/gdrdrv/params || die "gdrdrv is not loaded after: $command"
