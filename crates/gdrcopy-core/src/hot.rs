@@ -25,7 +25,7 @@ const fn pointer(routine: &'static Routine) -> AtomicPtr<Routine> {
 
 pub(crate) static HOT: Hot = Hot {
     routines: [
-        pointer(&FIRST), // No type has this number.
+        pointer(&FIRST), // No mapping type has the number 0.
         pointer(&FIRST),
         pointer(&routines::CACHED),
         pointer(&routines::DEVICE),
