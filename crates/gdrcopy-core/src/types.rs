@@ -215,7 +215,7 @@ pub mod raw {
         }
     }
 
-    /// Returns the flags with these bits in the C API. Unknown bits are kept, but not passed to the driver.
+    /// Returns the flags with these bits in the C API. Unknown bits are kept here, but not passed to the driver.
     pub const fn pin_flags(bits: u32) -> PinFlags {
         PinFlags(bits)
     }

@@ -81,7 +81,7 @@ pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: 
     unsafe { run::<Gather>(routine, shape, count, item) }
 }
 
-/// Runs the loop `W` by the instructions of `routine`.
+/// Runs the copy loop `W` by the instructions of `routine`.
 ///
 /// # Safety
 /// The contract of [`Work::run`], and the CPU must run the routine.
