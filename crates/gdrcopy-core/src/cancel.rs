@@ -1,12 +1,13 @@
-//! Thread cancellation.
+//! Protects Rust code from thread cancellation (`pthread_cancel`).
 
 use std::ffi::c_int;
 
 /// Defers the cancellation of the calling thread (`pthread_cancel`) as long as the value exists.
 ///
-/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process, and would leak
-/// descriptors and handles. Asynchronous cancellation (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts the process, because
-/// it acts as soon as the value is dropped. POSIX allows a thread in this mode to call only three functions.
+/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process. A thread in
+/// asynchronous mode (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts it, because a deferred cancellation then acts inside
+/// of `drop`, which is a Rust frame. But POSIX allows a thread in this mode to call only three functions, none of which
+/// is in this library.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,
@@ -16,7 +17,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, state_before: *mut c_int) -> c_int;
 }
 
-/// The value of the macro in glibc and musl.
+/// The value of the C macro with this name in glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 impl Deferred {

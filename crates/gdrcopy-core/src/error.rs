@@ -22,7 +22,7 @@ pub enum Error {
          Gdr::pin, in C gdr_open, gdr_pin_buffer)"
     )]
     ForkedChild,
-    /// The range has no bytes, or begins at address 0.
+    /// The range has no bytes, begins at address 0, or has no whole GPU page where one is needed.
     #[error(
         "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a live GPU \
          allocation"
@@ -46,7 +46,7 @@ pub enum Error {
         /// The type given.
         given: MappingType,
     },
-    /// Pin flags need a newer driver.
+    /// The pin has flags, which this version of gdrdrv does not take.
     #[non_exhaustive]
     #[error(
         "pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags \
@@ -138,7 +138,7 @@ pub enum Error {
         /// Bytes that are pinned.
         pinned: usize,
     },
-    /// The memory to map was unpinned before.
+    /// The pin to map was released before.
     #[error("it is unpinned: pin the range again")]
     Unpinned,
     /// Too few file descriptors are left, in this process (`EMFILE`) or in the whole system (`ENFILE`).
@@ -182,7 +182,7 @@ pub enum Error {
     },
 }
 
-/// Names of calls to the driver in errors and logs. The ioctls that are not listed here are called `ioctl NAME`, too.
+/// Names of calls to the driver in errors and logs. The names of all other ioctls have the form `ioctl NAME`, too.
 pub mod call {
     pub const OPEN: &str = "open of /dev/gdrdrv";
     pub const OPEN_DEVICE_PATH: &str = "open of the file given as device path";
@@ -205,9 +205,10 @@ impl OsError {
     #[inline(never)] // If this were inlined, the functions that pin and unmap would save more registers.
     fn new(errno: Errno) -> OsError {
         OsError(match errno {
-            // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
+            // nix turns ENOTSUPP, a number internal to the kernel, into `UnknownErrno`, but the thread's errno still
+            // holds it.
             Errno::UnknownErrno if Errno::last_raw() == ENOTSUPP => Errno::EOPNOTSUPP,
-            // For a number without a name, EIO is returned, because 0 would mean success.
+            // EIO stands for all other numbers without a name, because `UnknownErrno` is 0, which would mean success.
             Errno::UnknownErrno => Errno::EIO,
             named => named,
         })

@@ -9,7 +9,7 @@ use crate::pin::RawPin;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
-/// An open driver. `gdrcopy::Gdr` documents it.
+/// An open source of GPU memory. The crate `gdrcopy` wraps it as `Gdr`, and documents it there.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
     backend: Arc<dyn Source>,
@@ -40,7 +40,7 @@ impl RawGdr {
         self.backend.attribute(attribute)
     }
 
-    /// Pins `len` bytes at device address `address`, with any alignment. Only drivers before 2.5 look at the tokens.
+    /// Pins `len` bytes at device address `address`, with any alignment. Only gdrdrv before 2.5 looks at the tokens.
     ///
     /// # Safety
     /// The contract of `gdrcopy::Gdr::pin`.
@@ -52,7 +52,7 @@ impl RawGdr {
         RawPin::new(&self.backend, address, len, flags, tokens)
     }
 
-    /// Closes the driver if this is its last clone and its last pin is gone, and returns the driver's answer. In a
+    /// Closes the driver if no clone of this value and no pin exists any more, and returns the driver's answer. In a
     /// forked child, closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
         self.backend.close()

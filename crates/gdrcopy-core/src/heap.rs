@@ -8,12 +8,12 @@ use nix::errno::Errno;
 
 use crate::error::{self, Result};
 
-/// The number of bytes that [`require`] tests for. It is more than the small allocations of one call take in other
-/// packages and the standard library.
+/// The number of bytes that [`require`] tries to allocate. One call of a C function allocates fewer bytes in the
+/// standard library and in other packages.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
-/// Fails if there is no memory for the small allocations that follow, of strings and of other packages. If one of those
-/// fails, the standard library ends the process.
+/// Fails if there is no memory for the small allocations that follow, such as those of strings. Those cannot return an
+/// error: if one fails, the standard library ends the process.
 pub fn require() -> Result<()> {
     require_bytes(SMALL_ALLOCATIONS)
 }
@@ -26,7 +26,7 @@ fn require_bytes(size: usize) -> Result<()> {
     reserved.map_err(no_memory)
 }
 
-/// Moves the value to newly allocated memory.
+/// Moves the value to newly allocated memory. It becomes an array, because only `Vec` reports that there is no memory.
 pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
     let mut one = Vec::new();
     one.try_reserve_exact(1).map_err(no_memory)?;
@@ -36,7 +36,8 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` returns no error. It gets the memory that `require_bytes` just freed, unless another thread takes it.
+    // `Arc::new` ends the process if there is no memory. So `require_bytes` tries first: it allocates the same number
+    // of bytes, and frees them for `Arc::new`. But another thread may take them.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

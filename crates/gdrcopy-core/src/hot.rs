@@ -13,7 +13,7 @@ use crate::types::MappingType;
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Hot {
-    /// The copy routines by mapping type. Only the routine for write-combining mappings changes.
+    /// The copy routine for each mapping type, at the type's number. Only that for write-combining mappings changes.
     routines: [AtomicPtr<Routine>; 4],
     /// True once the process has had mappings of two types (see `copy::mixed`).
     pub(crate) mixed: AtomicBool,
@@ -25,7 +25,7 @@ const fn pointer(routine: &'static Routine) -> AtomicPtr<Routine> {
 
 pub(crate) static HOT: Hot = Hot {
     routines: [
-        pointer(&FIRST), // No type has this number.
+        pointer(&FIRST), // No mapping type has the number 0.
         pointer(&FIRST),
         pointer(&routines::CACHED),
         pointer(&routines::DEVICE),
@@ -41,7 +41,7 @@ impl Hot {
         unsafe { &*self.routines[mapping_type as usize].load(Ordering::Relaxed) }
     }
 
-    /// Selects this routine for write-combining mappings. Callers pass one that this CPU runs.
+    /// Selects this routine for write-combining mappings. Callers pass a routine that this CPU can run.
     pub(crate) fn set_routine(&self, routine: &'static Routine) {
         let routine = ptr::from_ref(routine).cast_mut();
         self.routines[MappingType::WriteCombining as usize].store(routine, Ordering::Relaxed);

@@ -10,12 +10,12 @@ use crate::types::MappingType;
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 #[derive(Debug)]
 pub struct RawMapping {
-    // The fields are dropped in this order, the addresses first, and the pin last.
+    // The fields are dropped in this order, so that the memory is unmapped before its pin is released.
     region: Region,
     #[expect(dead_code, reason = "for its drop")]
     of_pin: MappingGuard,
     device_address: u64,
-    /// The offset of the mapping's byte 0 in the region, less than a page of the backend.
+    /// The number of bytes from the start of the region, which is the start of a page, to the mapping's byte 0.
     head: u32,
     mapping_type: MappingType,
     len: usize,
@@ -58,7 +58,7 @@ impl RawMapping {
         self.first_page().wrapping_add(self.head())
     }
 
-    /// CPU address of the first mapped page, which is the byte at [`Info::va`](crate::types::Info::va).
+    /// The CPU address of the first mapped page, whose device address is [`Info::va`](crate::types::Info::va).
     #[inline]
     pub fn first_page(&self) -> *mut u8 {
         self.region.address()

@@ -31,6 +31,6 @@ pub struct Options {
     pub backend: Backend,
     /// gdrdrv's device file; `/dev/gdrdrv` if `None`.
     pub device_path: Option<PathBuf>,
-    /// If true, FORCE_PCIE on a GPU that only has PCIe makes an ordinary pin instead of failing.
+    /// If true, a pin with FORCE_PCIE on a GPU that has no other link than PCIe does not fail, but is an ordinary pin.
     pub force_pcie_compat: bool,
 }

@@ -9,7 +9,7 @@ use crate::mapping::RawMapping;
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
-/// A pinned range of GPU memory. `gdrcopy::Pin` documents it.
+/// A pinned range of GPU memory. The crate `gdrcopy` wraps it as `Pin`, and documents it there.
 #[derive(Debug)]
 pub struct RawPin {
     pinned: Arc<PinState>,

@@ -11,11 +11,11 @@ use nix::errno::Errno;
 use crate::cancel::Deferred;
 use crate::variables;
 
-/// From now on, prints log lines as the environment variables say.
+/// Installs the logger of the C libraries. From now on, it prints the lines that the environment variables ask for.
 pub fn install() {
     // `INSTALLED` is not a `Once`, because a child that is forked off while the `Once` runs would wait for it forever.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
-        // Fails only if there is another logger, which a C library does not have.
+        // This fails only if a logger is set already, and nothing else in a C library sets one.
         let _ = log::set_logger(&Stderr);
     }
     log::set_max_level(variables::log_level());
@@ -68,7 +68,7 @@ const CUT: &[u8] = b"...\n";
 fn line<'a>(bytes: &'a mut [u8; SIZE], text: fmt::Arguments<'_>) -> &'a [u8] {
     let room = SIZE - CUT.len();
     let mut free = &mut bytes[..room];
-    // A longer text is written as far as it fits.
+    // If the text does not fit, `write_fmt` writes a part of it and returns an error.
     let fits = free.write_fmt(text).is_ok();
     let len = room - free.len();
     let end = if fits { b"\n" } else { CUT };

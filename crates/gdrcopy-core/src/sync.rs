@@ -7,8 +7,8 @@ use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 
 use nix::sys::pthread::pthread_self;
 
-/// A mutex of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
-/// state is valid at every point where a panic can occur.
+/// A mutex of the standard library, without poisoning. Poisoning is not needed: the C API layer turns a panic into an
+/// errno, and the protected data is valid at every point where a panic can occur.
 ///
 /// With `--cfg gdrapi_tsan`, each lock loads what the last unlock stored, so ThreadSanitizer sees that the unlock came
 /// first. Otherwise it can miss that, because the slow path of std's locks is precompiled without instrumentation.

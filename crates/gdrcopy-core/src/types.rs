@@ -168,7 +168,7 @@ pub struct Info {
     pub tm_cycles: u64,
     /// The number of ticks of `tm_cycles` per millisecond.
     pub cycles_per_ms: u32,
-    /// The type of the pin's live mapping; `None` while it is not mapped.
+    /// The type of the pin's live mapping; `None` while the pin is not mapped.
     pub mapping_type: Option<MappingType>,
 }
 
@@ -215,7 +215,7 @@ pub mod raw {
         }
     }
 
-    /// Returns the flags with these bits in the C API. Unknown bits are kept, but not passed to the driver.
+    /// Returns the flags with these bits in the C API. Unknown bits are kept here, but not passed to the driver.
     pub const fn pin_flags(bits: u32) -> PinFlags {
         PinFlags(bits)
     }

@@ -18,9 +18,9 @@ pub struct Variable {
     pub values: &'static str,
 }
 
-/// The variable takes any value, or the code that uses the value checks it.
+/// For a variable that takes any value, or whose value is checked where it is used.
 const ANY: &str = "any value";
-/// Only the value `1` has an effect, as in NVIDIA's libgdrapi.
+/// For a variable of which only the value `1` has an effect, as in NVIDIA's libgdrapi.
 const ONE: &str = "1, which switches it on";
 const LEVEL: &str = "a number from 1 to 4";
 
@@ -35,7 +35,7 @@ pub const USE_DMABUF_MMAP: Variable = Variable { name: "GDRCOPY_USE_DMABUF_MMAP"
 pub const ALL: [Variable; 6] =
     [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP];
 
-/// Variables of earlier versions, and what to use instead.
+/// Variables that only earlier versions of this library knew, and what to use instead.
 pub const GONE: [(&str, &str); 2] =
     [("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"), ("GDRCOPY_THREADS", "call cuMemcpy for large copies")];
 

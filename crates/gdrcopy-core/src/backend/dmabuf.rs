@@ -1,9 +1,10 @@
-//! The backend without a kernel module. CUDA exports GPU memory as a dma-buf, and the dma-buf's descriptor is mapped.
+//! Maps GPU memory without a kernel module. CUDA exports the memory as a dma-buf, and the dma-buf's descriptor is
+//! mapped.
 //!
-//! The backend needs CUDA 13.3. Opening it never calls cuInit, because programs may open it only to probe, and fork
-//! afterwards. CUDA is unusable in children of a process that has initialized CUDA. So the first pin calls cuInit. If
-//! CUDA is initialized already, opening asks the GPUs whether their memory can be mapped, because programs expect pins
-//! to work once the backend is open.
+//! This needs CUDA 13.3. `DmaBuf::open` never calls cuInit, because some programs only try whether it works and fork
+//! afterwards, and CUDA cannot be used in children of a process that has initialized CUDA. So the first pin calls
+//! cuInit. Only if the program has initialized CUDA itself, `open` asks the GPUs whether their memory can be mapped,
+//! because programs expect pins to work after a successful `open`.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -24,7 +25,7 @@ use crate::sys::mmap::{Region, whole_pages};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
-/// The dma-buf backend. Its CUDA driver is new enough to export dma-bufs that the CPU can map.
+/// The source of GPU memory that needs no kernel module, only a CUDA driver whose dma-bufs the CPU can map.
 #[derive(Debug)]
 pub struct DmaBuf {
     driver: &'static Driver,
@@ -32,8 +33,8 @@ pub struct DmaBuf {
 }
 
 impl DmaBuf {
-    /// Loads the CUDA driver, and checks that it is new enough. If CUDA is initialized, checks that the memory of a GPU
-    /// can be mapped. Does not initialize CUDA.
+    /// Loads the CUDA driver, and checks that it is new enough. If the process has initialized CUDA, checks that the
+    /// memory of at least one GPU can be mapped. Does not initialize CUDA.
     pub fn open(options: &Options) -> Result<DmaBuf> {
         let backend = DmaBuf { driver: cuda::load(MAPS_DMA_BUFS)?, force_pcie_compat: options.force_pcie_compat };
         if let Some(gpus) = backend.driver.device_count_if_initialized()?
@@ -50,7 +51,7 @@ impl DmaBuf {
 pub fn can_map(driver: &Driver, device: Device) -> Result<bool> {
     match driver.attribute(device, DeviceAttribute::DmaBufMmap)? {
         Some(can) => Ok(can != 0),
-        // A driver that does not know this attribute is asked whether it can export dma-bufs.
+        // Some drivers do not know this attribute. For them, memory counts as mappable if it can be exported.
         None => can_export(driver, device),
     }
 }
@@ -90,7 +91,7 @@ pub struct DmaBufExport {
     pub len: usize,
 }
 
-/// Exports `len` bytes of GPU memory, which need not be mappable, as a new dma-buf, for devices other than the CPU.
+/// Exports `len` bytes of GPU memory as a new dma-buf for other devices. The CPU need not be able to map the memory.
 pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
     if len == 0 {
         return Err(Error::EmptyRange);
@@ -103,7 +104,7 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
         let gpu = place.device.ordinal();
         return Err(Error::NoDmaBufExport { gpu });
     }
-    // A GPU that only has PCIe refuses the flag for accesses over PCIe, and does not need it.
+    // A GPU that has no other link than PCIe refuses the flag that forces accesses over PCIe, and does not need it.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
     let fd = export_pages(driver, &place, &pages, over_pcie)?;
     Ok(DmaBufExport { fd, offset: address - pages.start, len: len_of(&pages) })
@@ -118,7 +119,7 @@ fn pages_around(address: u64, len: u64) -> Result<Range<u64>> {
     Ok(pages)
 }
 
-/// Returns the number of bytes in a range. On 64-bit CPUs, it fits a `usize`.
+/// Returns the number of bytes in a range. It fits a `usize`, because the crate needs a 64-bit CPU.
 fn len_of(range: &Range<u64>) -> usize {
     (range.end - range.start) as usize
 }
@@ -140,8 +141,8 @@ fn export_pages(driver: &Driver, place: &Place, pages: &Range<u64>, over_pcie: b
     Ok(fd)
 }
 
-/// Fails if the process has fewer than two descriptors left. An export may need two, and CUDA does not report that they
-/// are missing. Opens two files to find out.
+/// Fails if the process cannot open two more files. An export by CUDA may need two descriptors, and if it fails, CUDA's
+/// error does not say that they were missing. Opens two files to find out.
 fn check_descriptors() -> Result<()> {
     let mut kept = [None, None];
     for descriptor in &mut kept {
@@ -156,7 +157,7 @@ fn check_descriptors() -> Result<()> {
 
 impl Source for DmaBuf {
     fn version(&self) -> Version {
-        // This backend has all features of the API version.
+        // No gdrdrv is in use whose version could be returned. Dma-bufs have all features of this version of the API.
         Version::API
     }
 
@@ -172,14 +173,15 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // If `place.device` is only a guess, the export finds out whether the memory can be mapped.
+        // If `place.device` is only a guess, its attribute may be that of another GPU. Then the export finds out
+        // whether the memory can be mapped.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });
         }
         let coherent = is_coherent(self.driver, place.device)?;
-        // A GPU that only has PCIe refuses the flag for accesses over PCIe. For such a GPU, the flag is left out if the
-        // program has allowed that (`Options::force_pcie_compat`).
+        // A GPU that has no other link than PCIe refuses the flag that forces accesses over PCIe. For such a GPU, the
+        // flag is left out if the program has allowed that (`Options::force_pcie_compat`).
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let fd = Descriptor::new(export_pages(self.driver, &place, &pages, over_pcie)?);
@@ -218,7 +220,7 @@ impl SourcePin for DmaBufPin {
     }
 
     fn callback_flag(&self) -> Result<bool> {
-        // The memory lives as long as the dma-buf.
+        // The pinned memory is never freed before it is unpinned, because the dma-buf keeps it.
         Ok(false)
     }
 
@@ -235,7 +237,7 @@ impl SourcePin for DmaBufPin {
     }
 
     fn unpin(&self) -> Result<()> {
-        // Closing the descriptor unpins the memory.
+        // Nothing is done here. Dropping the pin closes the dma-buf's descriptor, which unpins the memory.
         Ok(())
     }
 }
@@ -249,7 +251,7 @@ mod tests {
     use super::*;
     use crate::sys::fork::tests::in_child;
 
-    /// Returns the errno of `check_descriptors` in a child that can open `left` more files; 0 if it succeeds.
+    /// Calls `check_descriptors` in a forked child that can open `left` more files. Returns its errno, or 0.
     fn check_with(left: u64) -> i32 {
         in_child(|| {
             let Ok(free) = nix::unistd::dup(std::io::stderr()) else {

@@ -1,7 +1,8 @@
 //! The backend over the kernel module gdrdrv, versions 2.0 to 2.6 and later versions that stay compatible.
 //!
-//! A connection caches the driver's version and attributes. If pins are persistent
-//! ([`Attribute::UsePersistentMapping`]), their descriptions are cached too, because only this library can change them.
+//! A connection caches the driver's version and attributes. If the driver keeps pins until they are released
+//! ([`Attribute::UsePersistentMapping`]), their descriptions are cached too, because then only this library changes
+//! them.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -22,17 +23,19 @@ use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, P2pToke
 
 /// The first version of gdrdrv with the ioctl GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
-/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Older versions are passed
-/// ranges of whole GPU pages only, because newer versions of NVIDIA's GPU driver refuse other ranges.
+/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. For older versions, this
+/// library rounds the end of a range up to a GPU page, because newer versions of NVIDIA's GPU driver refuse ranges that
+/// end elsewhere.
 const PIN_V2: Version = Version::new(2, 5);
 
-/// An open connection to the module, which its pins share.
+/// An open connection to the module gdrdrv. The pins made through it share it.
 #[derive(Debug)]
 pub struct Gdrdrv {
     /// The device file stays open as long as a pin exists.
     file: DeviceFile,
     version: Version,
-    /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and [`Attribute::SupportPinFlagForcePcie`].
+    /// The driver's answers to the ioctl GET_ATTR for [`Attribute::UsePersistentMapping`] and
+    /// [`Attribute::SupportPinFlagForcePcie`].
     attributes: [OnceBool; 2],
     owner: Owner,
     force_pcie_compat: bool,
@@ -92,7 +95,8 @@ impl Gdrdrv {
     }
 
     /// Pins without FORCE_PCIE if the GPU has no other link than PCIe ([`Options::force_pcie_compat`]), and otherwise
-    /// returns `refusal`. Makes a mapping to find out, because only memory behind a coherent link is mapped cached.
+    /// returns `refusal`. Makes a mapping to find out, because only memory behind a coherent link has the type
+    /// `Caching`.
     fn pin_without_force_pcie(self: Arc<Self>, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default) {
@@ -104,7 +108,7 @@ impl Gdrdrv {
         }
     }
 
-    /// Returns an attribute of the driver, which is asked only once.
+    /// Returns an attribute of the driver. Asks the driver only once, and keeps its answer.
     fn driver_attribute(&self, attribute: Attribute) -> Result<bool> {
         if self.version < PIN_V2 {
             return Ok(false);
@@ -160,7 +164,7 @@ impl Source for Gdrdrv {
     }
 
     fn close(self: Arc<Self>) -> Result<()> {
-        // If pins or calls in other threads still hold references, the last of them closes the driver.
+        // If pins or calls in other threads still hold references, dropping the last reference closes the device file.
         match Arc::into_inner(self) {
             Some(gdrdrv) => gdrdrv.file.close(),
             None => Ok(()),
@@ -205,7 +209,7 @@ impl GdrdrvPin {
         Ok(info)
     }
 
-    /// Asks the driver to use this type for the next mapping, unless that was the last request.
+    /// Asks the driver to use this type for the next mapping, unless the last request was for the same type.
     fn request_type(&self, flag: MapFlag) -> Result<()> {
         let mapping_type = raw::of_mapping_type(flag.wanted());
         let requested = self.requested_type.load(Ordering::Relaxed);
@@ -227,8 +231,9 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // The description is known from an earlier call. If pins are persistent, it stays valid, and no GET_INFO is
-            // needed any more. GET_ATTR is a smaller request than GET_INFO, and is made only once.
+            // The description is known from an earlier call. If the driver keeps pins until they are released, it is
+            // still valid, and the ioctl GET_INFO is not needed. The ioctl GET_ATTR, which finds that out, is made only
+            // once.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }
@@ -273,7 +278,7 @@ impl SourcePin for GdrdrvPin {
 
 impl Drop for GdrdrvPin {
     fn drop(&mut self) {
-        // In a forked child the pin is the parent's.
+        // A forked child does not unpin, because the pin belongs to its parent.
         if !self.released.load(Ordering::Relaxed)
             && self.gdrdrv.owner.is_current()
             && let Err(error) = self.unpin()

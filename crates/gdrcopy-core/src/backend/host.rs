@@ -1,6 +1,7 @@
-//! The backend for host memory that CUDA has mapped for GPUs, which stands in for GPU memory.
+//! Lets host memory that CUDA has mapped for GPUs stand in for GPU memory.
 //!
-//! A pin looks the memory up, and a mapping is the memory itself, so nothing is pinned, mapped or unmapped here.
+//! A pin only looks up the memory's CPU address, and a mapping is the memory at that address. So nothing is pinned,
+//! mapped or unmapped here.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -13,7 +14,7 @@ use crate::sys::mmap::Region;
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
-/// The type of all mappings of this backend.
+/// The type of all mappings, because the CPU caches host memory.
 const MAPPING_TYPE: MappingType = MappingType::Caching;
 
 /// A connection to the CUDA driver, which looks up host memory.
@@ -37,7 +38,7 @@ impl Source for Host {
     }
 
     fn page_size(&self) -> u64 {
-        // A page has one byte, because any range of host memory can be pinned and mapped.
+        // Pins are rounded out to pages. A page has one byte here, because any range of host memory can be pinned.
         1
     }
 
@@ -61,7 +62,7 @@ impl Source for Host {
     }
 }
 
-/// A range of host memory.
+/// A range of host memory, with its CPU address and its device address.
 #[derive(Debug)]
 struct HostPin {
     address: NonZeroUsize,

@@ -1,4 +1,4 @@
-//! The sources of GPU memory, which are the kernel module, CUDA's dma-bufs, or host memory in their place.
+//! The sources of GPU memory: the kernel module gdrdrv, CUDA's dma-bufs, or host memory that stands in for GPU memory.
 
 pub mod dmabuf;
 pub mod gdrdrv;
@@ -29,8 +29,8 @@ pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
         Ok(gdrdrv) => return Ok(heap::shared(gdrdrv)?),
         Err(error) => error,
     };
-    // These errors do not mean that gdrdrv does not work. The process only lacks something at this moment. If dma-bufs
-    // were opened instead, the process would use them as long as the connection is open.
+    // These errors do not mean that gdrdrv does not work. The process only lacks memory or descriptors at this moment,
+    // or was interrupted. If dma-bufs were opened instead, the process would keep using them.
     if [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR].contains(&no_gdrdrv.errno()) {
         return Err(no_gdrdrv);
     }

@@ -1,4 +1,5 @@
-//! The interface of each backend, and the state that a pin and its mapping share.
+//! The interface of each source of GPU memory (gdrdrv, dma-bufs, host memory), and the data that a pin shares with its
+//! mapping.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -12,8 +13,8 @@ use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
-/// An open connection to a source of GPU memory. Its methods and those of its pins are only called in the process that
-/// opened it, except `close`, `file`, `handle` and `drop`.
+/// An open connection to a source of GPU memory. A forked child calls none of its methods or of its pins' methods,
+/// except `close`, `file`, `handle` and `drop`.
 pub trait Source: Send + Sync {
     /// The descriptor of `/dev/gdrdrv` that this connection has opened; `None` for a backend without a device file.
     fn file(&self) -> Option<OpenFile> {
@@ -32,7 +33,7 @@ pub trait Source: Send + Sync {
     /// Pins the range, rounded out to pages.
     fn pin(self: Arc<Self>, range: &PinRequest) -> Result<Arc<PinState>>;
 
-    /// Closes the connection if no one else uses it, and returns the driver's answer.
+    /// Closes the connection, unless pins or other threads still use it, and returns the driver's answer.
     fn close(self: Arc<Self>) -> Result<()> {
         Ok(())
     }
@@ -57,10 +58,11 @@ impl fmt::Debug for dyn SourcePin {
 pub struct PinRequest {
     /// Device address of the first byte.
     pub address: u64,
-    /// The number of bytes. If it is 0, the module gdrdrv accepts or refuses it, and other backends refuse it.
+    /// The number of bytes. If it is 0, the module gdrdrv decides whether the pin fails. With other sources of memory,
+    /// it fails.
     pub size: u64,
     pub flags: PinFlags,
-    /// The peer-to-peer tokens of the range, which only drivers before 2.5 look at.
+    /// CUDA's peer-to-peer tokens for the range. Only gdrdrv before 2.5 looks at them.
     pub tokens: P2pTokens,
 }
 
@@ -98,10 +100,12 @@ pub trait SourcePin: Send + Sync {
     /// Returns whether the pinned memory has been freed.
     fn callback_flag(&self) -> Result<bool>;
 
-    /// Maps the first `len` bytes, rounded up to host pages except in host memory, and returns the mapping's type.
+    /// Maps the first `len` bytes, and returns the mapping's type. If the pin is of GPU memory, `len` is rounded up to
+    /// pages of the host.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins the range, or leaves that to `drop`. After an error, it is still pinned. After success, drop the pin.
+    /// Unpins the range, or leaves that to `drop`. After an error, the range is still pinned. After success, callers
+    /// must drop the pin.
     fn unpin(&self) -> Result<()>;
 }
 
@@ -119,7 +123,8 @@ const NOT_MAPPED: u32 = 0;
 const BEING_MAPPED: u32 = u32::MAX;
 
 impl<T: SourcePin + 'static> PinState<T> {
-    /// Wraps a pin that the driver has just made. If there is no memory, the pin is dropped, and so unpinned.
+    /// Wraps a pin that the driver has just made. If there is no memory for the `PinState`, the pin is dropped, and so
+    /// unpinned.
     pub fn of_range(range: T) -> Result<Arc<PinState>> {
         Ok(heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?)
     }
@@ -136,12 +141,12 @@ impl PinState {
     }
 }
 
-/// Marks a pin as mapped as long as the guard exists, and keeps the pin.
+/// Marks a pin as mapped as long as the guard exists, and keeps the pin alive.
 #[derive(Debug)]
 pub(crate) struct MappingGuard(Arc<PinState>);
 
 impl MappingGuard {
-    /// Marks a pin; fails if the pin is marked already.
+    /// Marks a pin as being mapped. Fails if it is mapped or being mapped already.
     pub(crate) fn set(pinned: &Arc<PinState>) -> Result<MappingGuard> {
         let marked = pinned.mapped.compare_exchange(NOT_MAPPED, BEING_MAPPED, Ordering::AcqRel, Ordering::Acquire);
         if marked.is_err() {

@@ -15,10 +15,10 @@ use crate::types::MappingType;
 /// Records that this library or another one has made a mapping of this type. Returns the flag that is true if every
 /// copy needs a fence after it.
 pub fn record(mapping_type: MappingType) -> &'static AtomicBool {
-    /// A bit for each type.
+    /// The types that the process has mapped so far, one bit for each type.
     static MAPPED: AtomicU8 = AtomicU8::new(0);
     let this = 1 << mapping_type as u8;
-    // A process with mappings of one type writes `MAPPED` only once.
+    // `MAPPED` is read first, so that a process with mappings of one type writes it only once.
     if MAPPED.load(Ordering::SeqCst) != this && MAPPED.fetch_or(this, Ordering::SeqCst) & !this != 0 {
         HOT.mixed.store(true, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! Decides how `routines` makes a copy: as one word or by the mapping type's routine, and with which final fence.
+//! Decides how the module `routines` makes a copy: as one word, or by the copy routine for the mapping's type. Adds a
+//! fence if the process has mappings of several types.
 
 pub mod mixed;
 
@@ -10,13 +11,13 @@ use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 
-/// Begins a batch of writes. The same thread calls [`end_batch`] after them.
+/// Begins a batch of writes. After the last of them, the same thread calls [`end_batch`].
 pub use crate::routines::before_write as begin_batch;
 pub use crate::routines::store_unfenced;
 
-// Copies are inlined into the C functions, so that the C functions store little on the stack but return addresses. The
-// CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer stores mean fewer
-// stalls in bursts of small writes (docs/performance.md).
+// The functions below are inlined into the C functions, so that the C functions store little on the stack but return
+// addresses. Each write ends with SFENCE. The CPU executes past SFENCE, but later stores, including those to the stack,
+// queue behind it. Fewer stores mean fewer stalls in bursts of small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores afterwards.
 ///
@@ -33,8 +34,9 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Does as [`to_mapping`], for callers that need values in registers after the call. Copies of at most 8 bytes that are
-/// not words are out of line, so that a word is copied without saving registers.
+/// Copies as [`to_mapping`] does, for callers that need values in registers after the call. An aligned word of 1, 2, 4
+/// or 8 bytes is copied without saving registers, because all other copies of at most 8 bytes are in a separate
+/// function.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -75,7 +77,7 @@ pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const 
     fence_if_mixed();
 }
 
-/// Writes a word by one store, which is a release, and pushes it out.
+/// Writes a word by one store, which is a release, and pushes it out to the GPU.
 ///
 /// # Safety
 /// A `T` of 1, 2, 4 or 8 bytes is mapped at `dst`, aligned to its size.
@@ -99,14 +101,14 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
     value
 }
 
-/// Pushes out the writes of a batch.
+/// Ends the batch that [`begin_batch`] began, and pushes its writes out to the GPU.
 #[inline(always)]
 pub fn end_batch() {
     routines::after_write();
     fence_if_mixed();
 }
 
-/// Copies `len` bytes to a mapping, as a part of a batch.
+/// Copies `len` bytes to a mapping. Callers call [`begin_batch`] before it and [`end_batch`] after it.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -116,11 +118,11 @@ pub unsafe fn write_unfenced(mapping_type: MappingType, dst: *mut u8, src: *cons
     unsafe { routines::write_unfenced(HOT.routine(mapping_type), dst, src, len) }
 }
 
-/// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
+/// Makes `count` reads from a mapping, with the fences of a single read. See [`routines::gather`].
 ///
 /// # Safety
 /// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All items have the
-/// shape that `shape` finds. For each number, `item` returns the same item each time.
+/// size and the alignment that `shape` returns. For each number, `item` returns the same item each time.
 #[inline(always)]
 pub unsafe fn gather(
     mapping_type: MappingType,
@@ -142,15 +144,16 @@ pub unsafe fn gather(
 pub unsafe fn flush(src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { routines::load(src) };
-    // The load may still be under way.
+    // The load may not have returned yet. No later load or store passes this fence before it has.
     routines::full_fence();
 }
 
-/// Makes `count` writes to a mapping of any type, as a part of a batch. See [`routines::write_many_unfenced`].
+/// Makes `count` writes to a mapping. Callers call [`begin_batch`] before it and [`end_batch`] after it. See
+/// [`routines::write_many_unfenced`].
 ///
 /// # Safety
 /// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All items have the
-/// shape that `shape` finds.
+/// size and the alignment that `shape` returns.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     mapping_type: MappingType,
@@ -162,8 +165,8 @@ pub unsafe fn write_many_unfenced(
     unsafe { routines::write_many_unfenced(HOT.routine(mapping_type), shape, count, item) }
 }
 
-/// Makes copies through write-combining mappings use the routine of this name, or the best one if there is no request
-/// or the CPU does not run that routine. Returns the name of the routine that they use.
+/// Makes copies through write-combining mappings use the routine of this name, or the best one if `request` is `None`
+/// or the CPU cannot run that routine. Returns the name of the routine that copies will use.
 pub fn select_routine(request: Option<&OsStr>) -> &'static str {
     let routine = routines::find(request);
     if HOT.routine(MappingType::WriteCombining).name() != routine.name() {

@@ -1,8 +1,8 @@
 //! Accesses that the compiler neither splits, merges nor drops.
 //!
-//! Words of up to 8 bytes are accessed by relaxed atomics, because other threads may access the same word at once. By
-//! volatile accesses, that would be a data race. Wider accesses are volatile, because Rust has no wider atomics. CPU
-//! fences order all accesses.
+//! Words of up to 8 bytes are accessed by relaxed atomics, because other threads may access the same word at once. With
+//! volatile accesses, that would be a data race. Wider accesses are volatile, because Rust has no wider atomics. The
+//! accesses have no order by themselves: callers execute the CPU's fences.
 
 use core::mem::transmute_copy;
 use core::ptr;
@@ -16,7 +16,7 @@ use super::routine::BlockFn;
 pub(super) unsafe fn load<T>(src: *const T) -> T {
     macro_rules! word {
         ($atomic:ty) => {
-            // SAFETY: contract of this function; both have the same size.
+            // SAFETY: contract of this function; `T` and the atomic type have the same size.
             unsafe {
                 let word = <$atomic>::from_ptr(src.cast_mut().cast()).load(Ordering::Relaxed);
                 transmute_copy(&word)
@@ -42,7 +42,7 @@ pub(super) unsafe fn load<T>(src: *const T) -> T {
 pub unsafe fn store<T>(dst: *mut T, value: T) {
     macro_rules! word {
         ($atomic:ty) => {
-            // SAFETY: contract of this function; both have the same size.
+            // SAFETY: contract of this function; `T` and the atomic type have the same size.
             unsafe {
                 let word = transmute_copy(&value);
                 <$atomic>::from_ptr(dst.cast()).store(word, Ordering::Relaxed);
@@ -75,7 +75,7 @@ pub(super) unsafe fn copy_word(by_width: [BlockFn; 4], dst: *mut u8, src: *const
     let [one, two, four, eight] = by_width;
     // SAFETY: contract of this function.
     unsafe {
-        // 4 and 8 bytes come first, because flags that programs poll have these sizes.
+        // 4 and 8 bytes are tested first, because most flags that programs poll have these sizes.
         if len & 4 != 0 {
             four(dst, src);
         } else if len & 8 != 0 {

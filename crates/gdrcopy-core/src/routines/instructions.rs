@@ -1,20 +1,21 @@
-//! Two traits: the functions that a copy routine provides for loops over many copies, and such a loop.
+//! Two traits: [`Instructions`], the functions of a copy routine for loops over many copies, and [`Work`], such a loop.
 
 use super::routine::{BlockFn, CopyFn, Item};
 use super::shape::{CheckFn, Shaped};
 use super::stores;
 
-/// The functions of a copy routine as constants, for loops in which they are inlined.
+/// The functions of a copy routine. They are constants, so that loops over many copies can inline them.
 pub(super) trait Instructions {
     /// The size in bytes of the block that `LOAD_BLOCK` copies, a power of two from 8 to 64.
     const BLOCK: usize;
-    /// Copies an aligned block of device memory.
+    /// Copies an aligned block of `BLOCK` bytes of device memory.
     const LOAD_BLOCK: BlockFn;
-    /// True if several loads are under way at once.
+    /// True if several loads of `LOAD_BLOCK` can be under way at once, and gathers gain by that.
     const LOADS_OVERLAP: bool = true;
     /// The size in bytes of the block that `LOAD_SMALL` copies, at least 8.
     const SMALL: usize = Self::BLOCK;
-    /// Copies the aligned block that contains a word of device memory.
+    /// Copies an aligned block of `SMALL` bytes of device memory. A word is read by loading the block around it,
+    /// because loads of blocks overlap, and plain loads of words do not.
     const LOAD_SMALL: BlockFn = Self::LOAD_BLOCK;
     /// Copies an aligned cache line to device memory.
     const STORE_LINE: BlockFn;
@@ -22,16 +23,17 @@ pub(super) trait Instructions {
     const STORE_16: BlockFn = stores::block::<u64, 16>;
     /// Copies an aligned block of 32 bytes to device memory.
     const STORE_32: BlockFn = stores::block::<u64, 32>;
-    /// The routine's copy function to device memory.
+    /// The routine's function for a copy to device memory.
     const WRITE: CopyFn;
-    /// Makes one write of a batch. It is not called for aligned words of 1, 2, 4 or 8 bytes.
+    /// Makes one write of a batch. It is not called for aligned words of 1, 2, 4 or 8 bytes, which take one store.
     const WRITE_ONE: CopyFn = Self::WRITE;
-    /// Does as `WRITE_ONE`, for 1 to 64 bytes. If it is inlined into a loop over writes of one size, the values that
-    /// depend on the size are computed only once.
+    /// Does what `WRITE_ONE` does, for 1 to 64 bytes. If it is inlined into a loop over writes of one size, the values
+    /// that depend on the size are computed only once.
     const WRITE_PART: CopyFn = Self::WRITE;
-    /// The routine's copy function from device memory.
+    /// The routine's function for a copy from device memory.
     const READ: CopyFn;
-    /// Checks the fields of some of many copies, from the first copy on. The default checks no copy.
+    /// Checks the offsets, host addresses and sizes of copies, from the first copy on, and returns how many it has
+    /// checked. The default checks none, so that the caller checks all.
     const CHECK: CheckFn = |_, _, _| Some((0, 0));
     /// Fetches the cache line at a host address that is about to be stored to. The address may be invalid.
     const FETCH_FOR_STORE: fn(*const u8) = |_| {};
@@ -39,8 +41,8 @@ pub(super) trait Instructions {
 
 /// A loop over many copies.
 ///
-/// Its arguments have at most two words each, so that they stay in registers. Each word that a call stores takes the
-/// place of a write in the CPU's store buffer.
+/// Its arguments have at most two words each, so that calls pass them in registers. A word that a call stores on the
+/// stack takes the place of a write to the mapping in the CPU's store buffer.
 pub(super) trait Work {
     /// Runs the loop by the instructions of `I`. Returns whether the copies were made.
     ///

@@ -1,7 +1,7 @@
 //! Cuts the reads of all copy routines into loads from device memory.
 //!
 //! Each load is an aligned block that has bytes of the range, and stays inside the cache lines that the range touches.
-//! The partial lines at both ends are loaded to the stack, and their wanted bytes copied out only after all loads.
+//! The partial lines at both ends are loaded to the stack. Their wanted bytes are copied from there after all loads.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -9,7 +9,7 @@ use core::ptr;
 use super::access;
 use super::routine::{BlockFn, LINE};
 
-/// The loads of 1, 2, 4 and 8 bytes.
+/// The functions that copy 1, 2, 4 and 8 bytes by one load each.
 pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, word::<u64>];
 
 /// Copies a `T` by one load that the compiler neither splits, merges nor drops.
@@ -23,7 +23,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     unsafe { dst.cast::<T>().write_unaligned(access::load(src.cast::<T>())) }
 }
 
-/// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the size of a line.
+/// Copies by loads of aligned blocks of `BLOCK` bytes each. A cache line is a whole number of blocks.
 ///
 /// # Safety
 /// The contract of [`super::read`]. `copy_block` must copy `BLOCK` bytes.
@@ -51,7 +51,7 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, l
     }
 }
 
-/// Room for a line of device memory, if a read needs only a part of it.
+/// A buffer on the stack for a cache line of device memory of which a read needs only a part.
 #[repr(align(64))]
 pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);
 
@@ -61,8 +61,8 @@ impl StackLine {
         StackLine(MaybeUninit::uninit())
     }
 
-    /// Loads the `len` bytes at `src`, which are all in one line of device memory, to the same offset in this line, by
-    /// blocks of `block` bytes.
+    /// Loads the `len` bytes at `src`, which are all in one cache line of device memory, by blocks of `block` bytes. In
+    /// `self`, they have the same offset as in that line.
     ///
     /// # Safety
     /// The contract of [`by_line`].
@@ -79,8 +79,8 @@ impl StackLine {
         }
     }
 
-    /// Loads the aligned block of `block` bytes that contains `src` into `self`, at the offset that the block has in its
-    /// cache line of the mapping.
+    /// Loads the aligned block of `block` bytes that contains `src` into `self`, at the offset that the block has in
+    /// its cache line of the mapping.
     ///
     /// # Safety
     /// The contract of [`by_line`], for the whole block.
@@ -116,7 +116,7 @@ impl StackLine {
     }
 }
 
-/// Copies bytes that were loaded to their destination. Up to 128 bytes are copied without a call.
+/// Copies bytes that a load has put into a buffer on to `dst`. Up to 128 bytes are copied without a call of memcpy.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.

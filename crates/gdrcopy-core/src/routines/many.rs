@@ -1,20 +1,21 @@
 //! Makes batches of writes, and gathers, which are reads with overlapping loads.
 //!
-//! Loads overlap if the CPU executes them without an interruption. It executes some 500 instructions past the oldest
-//! load that it waits for (half of that if another thread shares the core), up to the next fence. And it must have
-//! predicted the branches between the loads. On an H200's host (Intel model 207, 2026-11-28), 16 gathers of two lines
-//! took 200 ns per item, but 620 ns with one unpredictable branch per item, whatever the branch did. Masked and
-//! unaligned stores, stores at the same offset in a page, calls, and 30 more instructions between the loads made no
-//! difference. The reason may be that loads after a wrong prediction are not canceled, and that a load of a cache line
-//! takes a round trip of its own if another load is fetching the cache line.
+//! Loads overlap if the CPU begins the next ones while it still waits for the first. It executes some 500 instructions
+//! past the oldest load that it waits for (half of that if another thread shares the core), up to the next fence. And
+//! it must have predicted the branches between the loads. On an H200's host (Intel model 207, 2026-11-28), gathers of
+//! 16 items of two lines took 200 ns per item, but 620 ns with one unpredictable branch per item, whatever the branch
+//! did. The reason may be that loads after a wrong prediction are not canceled, and that a load of a cache line takes a
+//! round trip of its own if another load is fetching the cache line. Masked and unaligned stores, stores at the same
+//! offset in a page, calls, and 30 more instructions between the loads made no difference.
 //!
 //! A batch of a few writes ends before its stores have left the CPU, so the execution of its instructions is all that
 //! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
 //!
-//! All copies are checked before the first one is made. If the loads of a gather overlap, and all items are lines,
-//! words of 4 or 8 bytes, or with some routines aligned 16 bytes, they take the same few instructions each, and are
-//! loaded in turn. All other such gathers take three passes. The first lists the items' blocks. The second loads them,
-//! without a branch that depends on an item. The third copies the wanted bytes out.
+//! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
+//! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or, with some routines, blocks of 16
+//! bytes, they are loaded in turn, by the same few instructions each. All other gathers take three passes. The first
+//! lists the aligned blocks around the items. The second loads them, without a branch that depends on an item. The
+//! third copies the wanted bytes out.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -28,8 +29,8 @@ use super::select::best;
 use super::shape::Shaped;
 use super::stores;
 
-/// The number of destinations of a gather whose cache lines are fetched ahead. A store to a cache line that is in no
-/// near cache delays the loads after the store by a round trip.
+/// The number of items for which a gather fetches the cache line of the destination ahead. A store to a cache line that
+/// the core does not have in its caches delays the loads after the store by a round trip.
 const AHEAD: usize = 64;
 
 /// Loops over the numbers below `count`. The loop is unrolled, because a plain loop takes more instructions. This is a
@@ -48,12 +49,13 @@ macro_rules! unrolled {
     };
 }
 
-/// Makes the `count` writes that `item` returns to a mapping. Returns false, and makes none, if `shape` finds no shape.
-/// Callers call [`before_write`](super::before_write) before this and [`after_write`](super::after_write) after it.
+/// Makes `count` writes to a mapping. `item(n)` returns the write with the number `n`, from 0 on. Returns false, and
+/// makes none, if `shape` checks the copies and finds an invalid one. Callers call
+/// [`before_write`](super::before_write) before this and [`after_write`](super::after_write) after it.
 ///
 /// # Safety
-/// Each item must meet the contract of [`write()`](super::write()), and all must have the shape that `shape` finds. The
-/// CPU must run the routine.
+/// Each item must meet the contract of [`write()`](super::write()), and all must have the size and the alignment that
+/// `shape` returns. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     routine: &Routine,
@@ -65,20 +67,21 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Copies the `count` items that `item` returns from a mapping to host memory, between the fences of one read. Even
-/// words are loaded by the routine's loads, because these overlap, while plain loads of write-combining memory do not.
-/// Returns false, and copies nothing, if `shape` finds no shape.
+/// Makes `count` reads from a mapping, with the fences of a single read. `item(n)` returns the read with the number
+/// `n`, from 0 on. Even words are loaded by the routine's loads, because these overlap, while plain loads of
+/// write-combining memory do not. Returns false, and reads nothing, if `shape` checks the copies and finds an invalid
+/// one.
 ///
 /// # Safety
-/// Each item must meet the contract of [`read`](super::read), and all must have the shape that `shape` finds. `item`
-/// must return the same item for a number each time. The CPU must run the routine.
+/// Each item must meet the contract of [`read`](super::read), and all must have the size and the alignment that `shape`
+/// returns. `item` must return the same item for a number each time. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item + Copy) -> bool {
     // SAFETY: contract of this function.
     unsafe { run::<Gather>(routine, shape, count, item) }
 }
 
-/// Runs the loop `W` by the instructions of `routine`.
+/// Runs the copy loop `W` by the instructions of `routine`.
 ///
 /// # Safety
 /// The contract of [`Work::run`], and the CPU must run the routine.
@@ -98,7 +101,7 @@ unsafe fn run<W: Work>(
     }
 }
 
-/// Does as [`run`], for a routine that belongs to no architecture.
+/// Does what [`run`] does, for a routine that is not specific to an architecture.
 ///
 /// # Safety
 /// The contract of [`run`].
@@ -169,7 +172,7 @@ impl Work for Writes {
     }
 }
 
-/// Makes writes of one size by `store`.
+/// Makes writes that all have the size of `store`.
 ///
 /// # Safety
 /// The contract of [`write_many_unfenced`], and each item must meet the contract of `store`.
@@ -237,19 +240,21 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
     });
 }
 
-/// The largest number of bytes of the blocks that are loaded in one pass.
+/// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item with more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
+/// An item with more bytes than this, counted in whole blocks, is read by itself, because its loads overlap with each
+/// other.
 const LARGEST: usize = 2048;
-/// The number of bytes whose blocks are listed at once. An item of at most that many bytes takes no branch.
+/// The blocks of an item are listed for this number of bytes at a time, so that listing a smaller item takes no
+/// unpredictable branch.
 const LISTED: usize = 2 * LINE;
 
-/// A place for each block, which has the block's address before the load, and the block's bytes afterwards. The buffer
-/// is not initialized, because clearing it would take longer than a small gather.
+/// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.
+/// The buffer is not initialized, because clearing it would take longer than a small gather.
 #[repr(align(64))]
 struct Buffer(MaybeUninit<[u8; BUFFER + LISTED]>);
 
-/// Lists the blocks of the items, loads all of them, and then copies the wanted bytes out.
+/// Lists the aligned blocks of device memory around the items, loads all of them, and then copies the wanted bytes out.
 ///
 /// # Safety
 /// The contract of [`gather`].
@@ -273,8 +278,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
                 loop {
                     for at in (0..LISTED).step_by(I::BLOCK) {
                         let at = next + at;
-                        // The stores are volatile, because the compiler makes scatter instructions of plain stores,
-                        // which are slower.
+                        // The stores are volatile, because the compiler would combine plain stores into scatter
+                        // instructions, which are slower.
                         // SAFETY: the buffer has room for the item's blocks, and for the blocks listed in excess.
                         unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
                     }
@@ -315,10 +320,11 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
 }
 
 /// Loads each block to the place in the buffer that has the block's address. One turn of the loop loads `TURN` blocks.
-/// It loads the first block of each line, then the second block of each line, and so on.
+/// It loads the first block of each cache line, then the second block of each, and so on, because two loads of one line
+/// in a row may not overlap.
 ///
 /// # Safety
-/// The contract of `Instructions`, for `count` blocks.
+/// The contract of [`BlockFn`], for `count` blocks.
 #[inline(always)]
 unsafe fn load_listed<I: Instructions>(buffer: *mut u8, count: usize) {
     const TURN: usize = 16;
@@ -348,13 +354,13 @@ unsafe fn load_place<I: Instructions>(buffer: *mut u8, n: usize) {
     }
 }
 
-/// The blocks around an item.
+/// The aligned blocks of device memory that contain the bytes of an item.
 struct Span {
     /// The address of the first block.
     start: *const u8,
     /// The offset of the item in the first block.
     offset: usize,
-    /// The bytes of all blocks together.
+    /// The number of bytes in all blocks together.
     bytes: usize,
 }
 
@@ -369,7 +375,7 @@ impl Span {
 }
 
 /// # Safety
-/// The contract of `Instructions`, for an aligned line.
+/// The contract of [`BlockFn`], for an aligned line.
 #[inline(always)]
 unsafe fn load_line<I: Instructions>(dst: *mut u8, src: *const u8) {
     for at in (0..LINE).step_by(I::BLOCK) {
@@ -379,7 +385,7 @@ unsafe fn load_line<I: Instructions>(dst: *mut u8, src: *const u8) {
 }
 
 /// # Safety
-/// The contract of `Instructions`, for an aligned word of `N` bytes.
+/// The contract of [`BlockFn`], for an aligned word of `N` bytes.
 #[inline(always)]
 unsafe fn load_word<I: Instructions, const N: usize>(dst: *mut u8, src: *const u8) {
     let mut line = StackLine::new();

@@ -13,7 +13,7 @@
 //!
 //! This directory depends on nothing else of the crate, because `tests/cross` builds it for other CPUs.
 //!
-//! The rules, whatever the routine:
+//! All routines keep these rules:
 //!
 //! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte cache line. Only small
 //!   writes of a batch on x86-64 may use unaligned stores. Device memory is never touched through a reference, because
@@ -27,7 +27,8 @@
 //!   returns data no older than the start of the call. It may load whole cache lines around its range. One uncached
 //!   load costs a microsecond whatever its width, so loads are wide and few, and overlap.
 //!
-//! The module `fence` of each architecture states which instructions ensure these orders there, and how far.
+//! The module `fence` of each architecture states which instructions ensure these orders there, and where the order is
+//! not guaranteed.
 
 mod access;
 mod arch;
@@ -71,7 +72,7 @@ pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     is_word
 }
 
-/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes of a mapping of any type, by one load.
+/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes from a mapping of any type, by one load.
 ///
 /// Returns false, and does nothing, if the copy is not such a word.
 ///
@@ -116,7 +117,7 @@ pub unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) 
     fence::after_read();
 }
 
-/// The routine for mappings of device memory type. It makes naturally aligned accesses of at most 8 bytes.
+/// The routine for mappings of the type `Device`. It makes naturally aligned accesses of at most 8 bytes.
 pub static DEVICE: Routine = portable::ROUTINE;
 
 /// The routine for cached mappings.

@@ -14,34 +14,35 @@ pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 /// Copies a line or a block of fixed size from `src` to `dst`.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for that size, the device side aligned to it, and the
+/// `src` must be readable and `dst` writable for that size. The one in device memory must be aligned to that size. The
 /// CPU must have the instructions.
 pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 
 /// The copy functions that use one instruction set.
 #[derive(Debug)]
 pub struct Routine {
-    /// The routine's name in `GDRCOPY_ISA`.
+    /// The name by which the variable `GDRCOPY_ISA` selects the routine.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
-    /// Does as `write`, as a part of a batch. Its stores may be unaligned (see the rules of `routines`).
+    /// Does what `write` does, for one of the writes of a batch. Its stores may be unaligned (see the rules of
+    /// `routines`).
     pub(crate) write_one: CopyFn,
     pub(crate) read: CopyFn,
 }
 
-/// One of many copies.
+/// One copy of a batch of writes or of a gather, which is a batch of reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     /// The destination, writable for `len` bytes.
     pub dst: *mut u8,
-    /// The source, readable for `len` bytes. In a mapping, all lines that the bytes touch are readable.
+    /// The source, readable for `len` bytes. If it is in a mapping, all cache lines that the bytes touch are readable.
     pub src: *const u8,
     /// The number of bytes.
     pub len: usize,
 }
 
 impl Routine {
-    /// The routine's name in `GDRCOPY_ISA`.
+    /// The name by which the variable `GDRCOPY_ISA` selects the routine.
     pub fn name(&self) -> &'static str {
         self.name
     }

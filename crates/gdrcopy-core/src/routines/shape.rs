@@ -3,9 +3,9 @@
 /// Three numbers that describe a copy: its offset in the mapping, its host address and its size.
 pub(super) type Fields = [usize; 3];
 
-/// Checks copies, from the first on. Returns the number of copies that it has checked, and the bitwise or of their
-/// offsets; `None` if a field is below its lowest or above its highest value. Fields above `isize::MAX` count as
-/// negative, so they are below any lowest value.
+/// Checks copies, from the first on, and may leave the last ones to the caller. Returns the number of copies that it
+/// has checked, and the bitwise or of their offsets; `None` if a field is below its lowest or above its highest value.
+/// Fields above `isize::MAX` count as negative, so they are below any lowest value.
 ///
 /// # Safety
 /// The CPU must have the instructions.
@@ -16,7 +16,7 @@ pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields)
 pub struct Shape {
     /// The size of each item in bytes; 0 if sizes differ.
     pub(super) len: usize,
-    /// The bitwise or of the device addresses of all items.
+    /// The bitwise or of the mapped addresses of all items. It is aligned to a number if all of them are.
     pub(super) addresses: usize,
 }
 
@@ -24,22 +24,22 @@ impl Shape {
     /// The shape of copies that have nothing in common.
     pub const MIXED: Shape = Shape { len: 0, addresses: 0 };
 
-    /// Returns the shape of copies of `len` bytes each. `addresses` is the bitwise or of their device addresses.
+    /// Returns the shape of copies of `len` bytes each. `addresses` is the bitwise or of their mapped addresses.
     #[inline(always)]
     pub fn new(len: usize, addresses: usize) -> Shape {
         Shape { len, addresses }
     }
 
-    /// Returns whether all copies have `len` bytes, a power of two, and are aligned to that on the device side.
+    /// Returns whether all copies have `len` bytes, a power of two, and mapped addresses that are aligned to it.
     #[inline(always)]
     pub(super) fn is(self, len: usize) -> bool {
         self.len == len && self.addresses & (len - 1) == 0
     }
 }
 
-/// A shape, or a value that finds one.
+/// A [`Shape`], or copies that are checked to find out their shape ([`Alike`]).
 pub trait Shaped: Copy {
-    /// Returns the shape of all `count` copies; `None` if no copy is to be made.
+    /// Returns the shape of all `count` copies; `None` if one of them is invalid, so that none must be made.
     ///
     /// # Safety
     /// The CPU must have the instructions of `check`.
@@ -53,12 +53,12 @@ impl Shaped for Shape {
     }
 }
 
-/// Copies that should have one size.
+/// Copies that must all have the same size and be inside the mapping. `shape` checks that.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike<'a> {
     /// The offset, host address and size of each copy.
     pub copies: &'a [[usize; 3]],
-    /// The device address of offset 0.
+    /// The CPU address of offset 0, where the mapping begins.
     pub start: usize,
     /// The size that each copy should have. Neither this number nor `last` may be above `isize::MAX`, because
     /// [`CheckFn`] takes larger numbers for negative ones.

@@ -7,7 +7,7 @@
 use super::access::{self, copy_word, is_word};
 use super::routine::{BlockFn, CopyFn, LINE};
 
-/// The stores of 1, 2, 4 and 8 bytes.
+/// The functions that copy 1, 2, 4 and 8 bytes by one store each.
 pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, word::<u64>];
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes by one store, and everything else by `write`.
@@ -37,7 +37,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     unsafe { access::store(dst.cast::<T>(), src.cast::<T>().read_unaligned()) }
 }
 
-/// Copies a cache line by stores of a `W`.
+/// Copies a cache line by stores of the size of a `W`.
 ///
 /// # Safety
 /// The contract of [`block`].
@@ -47,7 +47,7 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
     unsafe { block::<W, LINE>(dst, src) }
 }
 
-/// Copies `N` bytes by stores of a `W`.
+/// Copies `N` bytes by stores of the size of a `W`.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `N` bytes, and `dst` aligned to `W`.
@@ -59,7 +59,7 @@ pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies whole lines by `store_line`, and the bytes before and after them by stores of at most one `W`. `H` is a type
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores no wider than a `W`. `H` is a type
 /// whose size is between 8 bytes and the size of `W`, or `W` itself if there is no size between.
 ///
 /// # Safety
@@ -87,7 +87,8 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     }
 }
 
-/// Makes one write of a batch, by [`unaligned`] if it has at most two lines, else by `write`. `H` is as in [`by_line`].
+/// Makes one write of a batch, by [`unaligned`] if it is no longer than two cache lines, else by `write`. For `H`, see
+/// [`by_line`].
 ///
 /// # Safety
 /// The contract of [`super::write`], for the routine that has the function `write`.
@@ -107,8 +108,9 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
 #[cfg(target_arch = "x86_64")]
 const TWO_LINES: usize = 2 * LINE;
 
-/// Copies at most two lines by stores of at most one `W`, which need not be aligned, the widest first. `H` is as in
-/// [`by_line`]. The CPU splits a store that straddles a cache line in two, which takes less time than two instructions.
+/// Copies at most two cache lines by stores no wider than a `W`, which need not be aligned, the widest first. For `H`,
+/// see [`by_line`]. The CPU splits a store that straddles a cache line in two, which takes less time than two
+/// instructions.
 ///
 /// # Safety
 /// The contract of [`super::write`].
@@ -139,7 +141,8 @@ struct Rest {
 }
 
 impl Rest {
-    /// Stores smaller words, then `W`s, until `dst` is aligned to `boundary` or the next store would exceed the rest.
+    /// Stores words smaller than a `W`, then `W`s, until `dst` is aligned to `boundary` or the next store would exceed
+    /// the rest.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
         // SAFETY: each step stays inside the rest; the smaller words align `dst` to `W`, or leave less than a `W`.

@@ -3,8 +3,8 @@
 //! `allocation` allocates, looks up and exports memory; `context` finds and sets the thread's current context.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. libcuda is
-//! never unloaded, because other code in the process uses it. This module makes its state without a lock. So a forked
-//! child never waits for a lock that another thread held at the fork.
+//! never unloaded, because other code in the process uses it. This module initializes its static variables without a
+//! lock. So a forked child never waits for a lock that another thread held at the fork.
 
 pub mod allocation;
 pub mod context;
@@ -31,7 +31,7 @@ pub enum DeviceAttribute {
     MemoryPools = 115,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
-    /// A dma-buf of the device's memory can be mapped.
+    /// A dma-buf of the device's memory can be mapped by the CPU.
     DmaBufMmap = 152,
 }
 
@@ -137,7 +137,7 @@ impl Functions {
         let Some(address) = address else {
             return Err(Error::NoCudaFunction(symbol.trim_end_matches('\0')));
         };
-        // Two threads may come here at once. Both then find the same address.
+        // Two threads may come here at once. That does no harm, because both find the same address.
         cache.store(address, Ordering::Relaxed);
         Ok(address)
     }
@@ -176,9 +176,9 @@ pub fn load(needed: i32) -> Result<&'static Driver> {
     Ok(driver)
 }
 
-/// Loads the library, which then stays loaded.
+/// Loads libcuda, which then stays loaded.
 fn open_library() -> Option<ManuallyDrop<Library>> {
-    // The driver installs libcuda.so.1. The toolkit may have a libcuda.so.
+    // The GPU driver installs libcuda.so.1. The second name, which CUDA toolkits may have, is only tried without it.
     for name in ["libcuda.so.1", "libcuda.so"] {
         // SAFETY: loading the CUDA driver has no preconditions.
         match unsafe { Library::new(name) } {
@@ -255,7 +255,8 @@ impl Driver {
         // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
         let result = unsafe { self.cu.pointer_attribute()?(output, attribute as c_int, address) };
         self.check("cuPointerGetAttribute", result)?;
-        // Shorter attributes fill the low bytes, because CUDA exists for little-endian CPUs only.
+        // An attribute of fewer than 8 bytes is in the low bytes of `value`, because CUDA exists for little-endian CPUs
+        // only.
         Ok(value)
     }
 

@@ -1,10 +1,11 @@
 //! Detects forked children, before they use anything inherited.
 //!
-//! A child inherits copies of all our state, but neither the mappings nor the right to use the driver's descriptor. One
+//! A child inherits copies of all our data, but neither the mappings nor the right to use the driver's descriptor. One
 //! page of memory distinguishes child and parent at the cost of a load, because the kernel clears it in every child
 //! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, a number that differs between a parent and its children.
 //! Every `Owner` stores its process's epoch, and later compares it with the page's. The page also holds the address
-//! range of the C handles, so that in a child the range check of every copy fails by itself.
+//! range of the C handles. In a child, the range is empty, so the check of the handle that every copy makes fails by
+//! itself.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -29,7 +30,7 @@ pub struct Owner {
 impl Owner {
     /// The calling process.
     pub fn current() -> Owner {
-        // If this fails, no driver can be opened either.
+        // An error need not be returned, because opening a driver calls `enter`, too, and then returns the error.
         let _ = enter();
         Owner { epoch: epoch() }
     }
@@ -64,7 +65,7 @@ impl Owner {
 /// A descriptor's number, and the file that it was opened for.
 ///
 /// As long as a forked child keeps its copy of the descriptor, the driver keeps the parent's pins, even if the parent
-/// ends. So the child can close its copy, unless the number stands for another file by then.
+/// ends. So the child should close its copy, unless the number stands for another file by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     pub number: RawFd,
@@ -91,7 +92,7 @@ impl OpenFile {
 
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
     pub fn close_inherited(self) {
-        // The list stays locked until the descriptor is closed.
+        // The list stays locked until the descriptor is closed, so that no other thread gets its number in between.
         let own = OWN_FILES.current().map(Mutex::lock);
         if let Some(own) = &own
             && own.contains(&self.number)
@@ -116,7 +117,8 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes the descriptor that `open` returns. Its file may be open several times, as a device file can be.
+    /// Calls `open`, and takes the descriptor that it returns. This is for a file that can be opened several times,
+    /// such as a device file.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
@@ -167,8 +169,8 @@ impl Drop for Descriptor {
     }
 }
 
-/// A value of each process. A forked child gets a new one, because it may have inherited its parent's value in the
-/// middle of a change, with a locked mutex in it. Values are never freed.
+/// A value of which each process has its own. A forked child makes a new one, because it may have inherited its
+/// parent's value in the middle of a change, with a locked mutex in it. Values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     latest: AtomicPtr<Generation<T>>,
@@ -224,7 +226,7 @@ impl<T> PerProcess<T> {
     }
 }
 
-/// A range of addresses; readers take no lock.
+/// A range of addresses, which is read without a lock.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct AddressRange {
@@ -261,7 +263,7 @@ impl AddressRange {
 #[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
 #[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
 pub struct Page {
-    /// The memory that C handles point into.
+    /// The memory that the handles of the C API point into.
     pub handles: AddressRange,
     epoch: AtomicU64,
 }
@@ -274,16 +276,16 @@ pub static PAGE: Page =
 /// ask again, because the request holds for its own children too.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// The last epoch that was given out. Children inherit it, and count on from there.
+/// The last number that a process got as its epoch. Children inherit it, and count on from there.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The process's epoch; 0 before `enter`.
+/// The process's epoch, which differs from its parent's; 0 before `enter`.
 #[inline]
 fn epoch() -> u64 {
     PAGE.epoch.load(Ordering::Acquire)
 }
 
-/// Gives the process an epoch if it has none yet.
+/// Gives the process an epoch, a number that differs from its parent's, if it has none yet.
 ///
 /// # Errors
 /// [`Error::OutOfHandles`] if the page cannot be cleared in children.
@@ -305,7 +307,7 @@ pub fn enter() -> Result<()> {
 /// Makes the kernel clear the page in every child.
 fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
-        return Ok(()); // Miri has neither the advice nor children.
+        return Ok(()); // Miri knows neither this advice nor fork.
     }
     // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {

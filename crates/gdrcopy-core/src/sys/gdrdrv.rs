@@ -19,7 +19,7 @@ use crate::sys::fork::{Descriptor, OpenFile};
 /// The module's device file, unless another one is asked for.
 const DEVICE: &str = "/dev/gdrdrv";
 
-/// The file that exists while gdrdrv uses symbols of the module `nv-p2p-dummy`.
+/// The file that exists while gdrdrv uses symbols of the module `nv-p2p-dummy` instead of the GPU driver's.
 const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 
 /// The ioctl type byte of all commands.
@@ -53,7 +53,7 @@ macro_rules! commands {
                 };
             }
 
-            // The module has this number on all architectures but these two, which code ioctl numbers differently.
+            // The module has this number on all architectures except these two, which encode ioctl numbers differently.
             #[cfg(all(target_pointer_width = "64", not(any(target_arch = "powerpc64", target_arch = "mips64"))))]
             const _: () = assert!($argument::NUMBER as u32 == $number);
         )+

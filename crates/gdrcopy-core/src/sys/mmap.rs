@@ -14,7 +14,7 @@ use nix::sys::mman::{
 use crate::error::{Error, Result, call};
 use crate::sys::fork::{Owner, page_size};
 
-/// Memory that the GPU shares. No Rust reference to it exists, because the GPU writes it at any time.
+/// Memory that the CPU and the GPU share. No Rust reference to it exists, because the GPU writes it at any time.
 ///
 /// Dropping it unmaps what `map` has mapped, except in a forked child, which has not inherited the mapping, and may
 /// have mapped something else at its address.
@@ -136,7 +136,7 @@ impl Region {
         Ok(())
     }
 
-    /// Keeps the reservation, which has no data, out of core files, as the driver's memory was before. The kernel then
+    /// Keeps the reservation, which has no data, out of core files, as the driver's memory was, too. The kernel then
     /// merges it with neighboring reservations, because they have the same attributes.
     fn exempt_from_dumps(&self) {
         // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
@@ -166,7 +166,8 @@ pub unsafe fn reserve(address: Option<NonNull<c_void>>, len: usize) -> nix::Resu
     }
 }
 
-/// Reserves one page, unlocks it, and makes it longer. An unlocked page can grow beyond the limit of locked memory.
+/// Does what [`reserve`] does, for a process that locks its memory and may not lock `len` more bytes. Reserves one
+/// page, unlocks it, and makes it longer, because an unlocked page can grow beyond the limit of locked memory.
 ///
 /// # Safety
 /// The contract of [`reserve`].

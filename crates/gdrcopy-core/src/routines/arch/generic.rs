@@ -11,7 +11,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 }
 
 /// Returns `None`, because no routine is specific to this architecture. On other architectures, this function runs the
-/// loop `W` by the instructions of such a routine.
+/// copy loop `W` by the instructions of such a routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].
@@ -20,7 +20,7 @@ pub(crate) unsafe fn run<W: Work>(_: &Routine, _: impl Shaped, _: usize, _: impl
     None
 }
 
-/// A SeqCst fence on both sides of reads and writes.
+/// The fences, which are sequentially consistent, before and after each read and write.
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 

@@ -1,6 +1,6 @@
 //! The routines that the CPU of each architecture supports, best first, and the fences.
 
-// Miri knows no inline assembly.
+// Miri, which interprets the tests, cannot execute inline assembly, so it gets the module `generic`.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod aarch64;
 #[cfg(any(miri, not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))))]

@@ -35,7 +35,7 @@ impl Instructions for Power {
     const READ: CopyFn = portable::read;
 }
 
-/// Runs the loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
+/// Runs the copy loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
 /// specific to this architecture.
 ///
 /// # Safety
@@ -52,7 +52,7 @@ pub(crate) unsafe fn run<W: Work>(
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only instruction that orders memory of every type.
-/// LWSYNC orders only cacheable memory. After a write, SYNC also ends the write's merging with later stores.
+/// LWSYNC orders only cacheable memory. SYNC after a write also keeps the CPU from merging the write with later stores.
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 

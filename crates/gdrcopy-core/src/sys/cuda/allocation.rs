@@ -1,4 +1,5 @@
-//! Allocates pinnable GPU memory, or host memory instead. Finds host memory's CPU address, and exports dma-bufs.
+//! Allocates GPU memory that can be pinned, or host memory that stands in for it. Finds the CPU address of host memory,
+//! and exports dma-bufs.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -38,8 +39,8 @@ pub struct Allocation {
     pub address: u64,
     /// The CPU address of host memory; 0 for GPU memory.
     pub host: usize,
-    /// CUDA's number of the allocation, if it has one. A reset of the device frees the memory, and CUDA does not find
-    /// the number any more. If another library stands in for cuMemAlloc, its memory has no number.
+    /// CUDA's number of the allocation, if it has one. After a reset of the device, which frees the memory, CUDA does
+    /// not find the number any more. If another library stands in for cuMemAlloc, its memory has no number.
     id: Option<u64>,
 }
 
@@ -49,7 +50,7 @@ pub struct Gpu {
     driver: &'static Driver,
     device: Device,
     context: Context,
-    /// CUDA's number of the context, if CUDA numbers contexts.
+    /// CUDA's number of the context; `None` if CUDA does not number contexts, as before CUDA 12.
     id: Option<u64>,
     /// The stream in which memory is freed; null if the GPU does not support that. The stream has no other work.
     frees: *mut c_void,
@@ -79,7 +80,8 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Returns the GPU of the calling thread's context, or GPU 0 if the thread has none. Only for `alloc_host`.
+    /// Returns the GPU of the calling thread's context, or GPU 0 if the thread has none. Only for `alloc_host`, because
+    /// it makes no stream in which GPU memory is freed.
     pub fn of_thread() -> Result<Gpu> {
         fork::enter()?;
         let driver = super::load(EXPORTS_DMA_BUFS)?;
@@ -92,14 +94,14 @@ impl Gpu {
     }
 
     fn of_device(driver: &'static Driver, device: Device) -> Result<Gpu> {
-        // `Gpu::drop` releases the context.
+        // This retains the context, and `Gpu::drop` releases it.
         let context = driver.retain(device)?;
         let id = driver.context_id(context).ok();
         Ok(Gpu { driver, device, context, id, frees: ptr::null_mut(), owner: Owner::current() })
     }
 
-    /// Allocates `len` bytes by cuMemAlloc, because memory of CUDA's default pools cannot be pinned. Fails after a
-    /// reset of the device, because the stream for the frees is gone.
+    /// Allocates `len` bytes by cuMemAlloc, and not by cuMemAllocAsync, because memory of CUDA's default pools cannot
+    /// be pinned. Fails after a reset of the device, because the stream for the frees is gone.
     pub fn alloc(&self, len: usize) -> Result<Allocation> {
         self.owner.check()?;
         if self.id.is_some() && !self.is_live() {
@@ -161,7 +163,7 @@ impl Gpu {
                 let result = unsafe { cu.host_free()?(ptr::with_exposed_provenance_mut(memory.host)) };
                 return self.driver.check("cuMemFreeHost", result);
             }
-            // cuMemFree waits for all work of the GPU, and a GPU kernel may be waiting for this thread.
+            // cuMemFree would wait for all work of the GPU, and a GPU kernel may be waiting for this thread.
             if by_stream && let Ok(free_async) = cu.free_async() {
                 // SAFETY: contract of this function. The memory exists, so the context that `alloc` has found live
                 // exists too, and so does the stream in it.
@@ -191,7 +193,8 @@ impl Drop for Gpu {
         if !self.owner.is_current() {
             return;
         }
-        // If CUDA does not number contexts, the stream is never destroyed.
+        // If CUDA does not number contexts, `is_live` cannot find out whether the stream still exists, so it is not
+        // destroyed.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the frees in it.
@@ -209,7 +212,7 @@ impl Driver {
     /// # Errors
     /// [`Error::NotHostMemory`] if the range is not all mapped host memory.
     pub fn host_address(&self, device_address: u64, len: usize) -> Result<NonNull<u8>> {
-        // CUDA answers with an error for memory that it does not know.
+        // CUDA returns an error for memory that it does not know, which is not mapped host memory either.
         if self.is_host_memory(device_address, len) != Ok(true) {
             return Err(Error::NotHostMemory);
         }

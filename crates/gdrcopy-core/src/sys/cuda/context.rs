@@ -1,4 +1,5 @@
-//! Finds and sets the context that is current in a thread, and finds the contexts of GPU memory.
+//! Finds and sets the CUDA context that is current in a thread, and finds the context in which GPU memory was
+//! allocated.
 
 use std::ops::Range;
 use std::ptr;
@@ -17,8 +18,8 @@ pub struct Place {
     pub is_known: bool,
 }
 
-/// Returns the last address of a range, and all addresses in the first and last 64 KiB of the range at which an
-/// allocation may start.
+/// Returns the addresses of a range at which CUDA is asked for an allocation: the last one, and in the first and last
+/// 64 KiB all addresses at which an allocation may start.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     /// CUDA's allocations start at multiples of this number of bytes.
     const UNIT: u64 = 512;
@@ -67,9 +68,9 @@ impl Driver {
         Ok(Place { device, context: self.context_of(address), is_known: true })
     }
 
-    /// Calls `work` while a context of the device is current in the calling thread, and leaves the thread as it was.
-    /// Prefers the memory's own context to the device's primary context, which might have to be created. Its creation
-    /// takes GPU memory and hundreds of milliseconds.
+    /// Calls `work` while a context of the device is current in the calling thread, and then restores the thread's
+    /// context. Prefers the memory's own context to the device's primary context, which might have to be created. Its
+    /// creation takes GPU memory and hundreds of milliseconds.
     pub(super) fn in_context<T>(&self, place: &Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let &Place { device, context, .. } = place;
         if self.current_device()? == Some(device) {
@@ -85,7 +86,7 @@ impl Driver {
         Ok(value)
     }
 
-    /// Calls `work` while this context is current in the calling thread, and leaves the thread as it was.
+    /// Calls `work` while this context is current in the calling thread, and then restores the thread's context.
     pub(super) fn with_current<T>(&self, context: Context, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.current()?;
         if before == context {

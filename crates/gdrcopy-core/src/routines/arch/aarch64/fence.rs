@@ -1,10 +1,12 @@
-//! The fences of AArch64. Normal memory orders nothing by itself, whatever its cacheability. So every order takes a
-//! DMB, for the full system, because the GPU is outside of every smaller shareability domain.
+//! The fences of AArch64. The CPU may reorder all accesses to memory of the type Normal, cached or not. So every order
+//! takes the instruction DMB. Its scope is the full system, because the GPU is outside of every smaller shareability
+//! domain.
 
 use core::arch::asm;
 
-/// Makes a read's loads fresh, and orders them after those of all earlier reads. DMB LD would suffice for that. DMB SY
-/// also keeps the loads after the thread's earlier stores, because the data may be the GPU's answer to these stores.
+/// Makes a read's loads return data no older than the read, and orders them after the loads of all earlier reads. DMB
+/// LD would suffice for that. DMB SY also orders them after the thread's earlier stores, which is needed because the
+/// data may be the GPU's answer to these stores.
 #[inline(always)]
 pub fn before_read() {
     full();
@@ -26,10 +28,10 @@ pub fn before_write() {
 
 /// Orders the stores of a write before every later store, and pushes them out.
 ///
-/// DMB orders but does not push, and a CPU may hold Normal-NC stores back to merge them with later stores. The hint
-/// DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take DGH for a NOP and keep the stores for as long as
-/// their buffers do. DSB ST would push on those CPUs too, but stalls the thread until the stores have completed. The
-/// stall is a round trip for each flag, even on cached mappings, where nothing is held back.
+/// DMB orders but does not push, and a CPU may hold stores to write-combining memory (Normal-NC) back to merge them
+/// with later stores. The hint DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take DGH for a NOP and keep
+/// the stores for as long as their buffers do. DSB ST would push on those CPUs too, but stalls the thread until the
+/// stores have completed. The stall is a round trip for each flag, even on cached mappings, where nothing is held back.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: DMB and HINT touch neither memory, registers nor flags.

@@ -17,7 +17,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&NEON, &portable::ROUTINE].into_iter()
 }
 
-/// Runs the loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
+/// Runs the copy loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
 /// specific to this architecture.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! Copies whole lines by four vector registers of NEON, which are loaded and stored in pairs of 32 bytes.
+//! Copies whole cache lines by four vector registers of NEON, which are loaded and stored in pairs of 32 bytes.
 
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
@@ -20,21 +20,21 @@ impl Instructions for Neon {
 }
 
 /// # Safety
-/// The contract of `write`.
+/// The contract of `routines::write`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, copy_line) }
 }
 
 /// # Safety
-/// The contract of `read`.
+/// The contract of `routines::read`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<LINE>(dst, src, len, copy_line) }
 }
 
 /// # Safety
-/// `src` must be readable and `dst` writable for a line, and the device side aligned to it.
+/// `src` must be readable and `dst` writable for a cache line. The one in device memory must be aligned to a line.
 #[inline(always)]
 unsafe fn copy_line(dst: *mut u8, src: *const u8) {
     // SAFETY: a line is readable at `src` and writable at `dst`: contract of this function. NEON is part of AArch64.

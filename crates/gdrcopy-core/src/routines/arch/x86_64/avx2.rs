@@ -48,7 +48,7 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX2, a readable `src` and a writable, aligned line `dst`.
+/// Needs AVX2, a readable cache line at `src`, and a writable, aligned one at `dst`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn store_line(dst: *mut u8, src: *const u8) {
@@ -74,7 +74,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX2, a readable, aligned block `src` and a writable `dst`.
+/// Needs AVX2, 32 readable, aligned bytes at `src`, and 32 writable ones at `dst`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn copy_block(dst: *mut u8, src: *const u8) {

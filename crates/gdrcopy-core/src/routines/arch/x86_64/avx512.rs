@@ -52,7 +52,7 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX-512 F, a readable `src` and a writable, aligned line `dst`.
+/// Needs AVX-512 F, a readable cache line at `src`, and a writable, aligned one at `dst`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store_line(dst: *mut u8, src: *const u8) {
@@ -75,7 +75,8 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
         if len.wrapping_sub(1) >= LARGEST_UNALIGNED {
             return write(dst, src, len);
         }
-        // This is not a loop, because the compiler would unroll it, and each turn would take instructions to count.
+        // The stores are not in a loop, because the compiler would unroll it, and counting its turns would take
+        // instructions.
         let mut at = 0;
         if len > 2 * LINE {
             copy_unaligned(dst, src);
@@ -92,7 +93,8 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies a line by one store. Without optimization, `_mm512_storeu_si512` may call `memcpy`, which stores bytes twice.
+/// Copies a line by one store, in inline assembly. In builds without optimization, `_mm512_storeu_si512` may call
+/// `memcpy`, which stores some bytes twice.
 ///
 /// # Safety
 /// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
@@ -106,11 +108,12 @@ unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// The size in bytes of the longest write whose stores may straddle lines. The CPU splits such a store in two.
+/// Writes of up to this number of bytes may use stores that straddle two cache lines. The CPU splits such a store in
+/// two.
 const LARGEST_UNALIGNED: usize = 4 * LINE;
 
 /// Writes 1 to 64 bytes by one masked store, which may reach into the next line. If the load or the store would cross a
-/// page, writes the bytes as [`write`] does.
+/// page, which is slow ([`crosses_page`]), calls [`write`] instead.
 ///
 /// # Safety
 /// The contract of [`write_one`].
@@ -127,7 +130,8 @@ unsafe fn write_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Returns a number in which the bit [`SMALLEST_PAGE`] is set if [`crosses_page`] returns true for the address.
+/// Returns a number in which the bit [`SMALLEST_PAGE`] is set if [`crosses_page`] returns true for the address. The
+/// numbers of two addresses can be tested by one branch.
 #[inline]
 fn change_of_page(address: *const u8) -> usize {
     address.addr() ^ address.addr().wrapping_add(LINE - 1)
@@ -145,7 +149,7 @@ unsafe fn write_across_pages(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { write(dst, src, len) }
 }
 
-/// Copies the bytes, out of 64, whose bits are set in `mask`.
+/// Copies those of 64 bytes whose bits are set in `mask`.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW. The copied bytes must be readable at `src` and writable at `dst`.
@@ -156,7 +160,8 @@ unsafe fn copy_masked(dst: *mut u8, src: *const u8, mask: u64) {
     unsafe { _mm512_mask_storeu_epi8(dst.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
 }
 
-/// Checks eight copies at a time, in three registers, and leaves the last copies, fewer than eight, to the caller.
+/// Checks whether the fields of copies are in their ranges, as [`CheckFn`] says. Checks eight copies at a time, in
+/// three registers, and leaves the last copies, fewer than eight, to the caller.
 ///
 /// # Safety
 /// Needs AVX-512 F.
@@ -167,9 +172,9 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// For each of the three registers, a mask of the lanes that hold the first field of a copy. A copy has three
-    /// fields, so the lanes that hold third fields have the mask of the register before (for register 0, of register
-    /// 2).
+    /// For each of the three registers, a mask of the lanes that hold the first field of a copy, its offset. A copy has
+    /// three fields, so the lanes that hold third fields have the mask of the register before (for register 0, of
+    /// register 2).
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -199,15 +204,16 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     Some((8 * eights.len(), offsets as usize))
 }
 
-/// The number of lines that are loaded before the first is stored. One core has at most that number of loads in flight.
+/// The number of lines that are loaded before the first is stored. One core has no more loads of lines in flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
 ///
-/// Loads and stores share the same buffers. A store to a cache line that is in no near cache delays the loads after it
-/// by a whole round trip. So from the second batch on, the cache lines to store to are fetched before the next loads
-/// are issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. A read of one batch does not need
-/// this, because its stores may complete after the call.
+/// Loads of uncached memory and stores that miss the cache share the same buffers of the CPU. So a store to a cache
+/// line that the core does not have in its caches delays the loads after it by a whole round trip. From the second
+/// batch on, the cache lines to store to are therefore fetched before the next loads are issued. With an H200 that
+/// saves 8 to 27% of the time of reads of 4 and 16 MiB. A read of one batch does not need this, because its stores may
+/// complete after the call.
 ///
 /// # Safety
 /// The contract of `routines::read`, and the CPU must have AVX-512 F and BW.
@@ -267,7 +273,7 @@ fn fetch_for_stores(dst: *const u8) {
     }
 }
 
-/// Copies the `len` bytes at `src`, which are all in one line.
+/// Copies the `len` bytes at `src`, which are all in one cache line.
 ///
 /// # Safety
 /// The contract of `routines::read`, and the CPU must have AVX-512 F and BW.
@@ -299,14 +305,15 @@ unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
 const SMALLEST_PAGE: usize = 4096;
 
 /// Returns whether a masked access of 64 bytes at `address` would cross a page. If one of the two pages is not
-/// accessible, or was never accessed, the CPU suppresses the fault in microcode, which takes longer than the rest of a
-/// small copy. Host buffers often start or end at the edge of a page.
+/// accessible, or was never accessed, the CPU suppresses the fault of the bytes outside of the mask in microcode, which
+/// takes longer than the rest of a small copy. Host buffers often start or end at the edge of a page.
 #[inline]
 fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// Does as [`read`], but stores the first `head` bytes, up to a line, without a mask.
+/// Does what [`read`] does, but copies the first `head` bytes, at most a line, through the stack, without a masked
+/// store.
 ///
 /// # Safety
 /// The contract of [`read`].
@@ -320,7 +327,7 @@ unsafe fn read_head_by_stack(dst: *mut u8, src: *const u8, len: usize, head: usi
     }
 }
 
-/// Does as [`copy_part`], without a masked store.
+/// Does what [`copy_part`] does, but through the stack, without a masked store.
 ///
 /// # Safety
 /// The contract of [`copy_part`].
@@ -336,7 +343,7 @@ unsafe fn copy_part_by_stack(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX-512 F, a readable, aligned line `src` and a writable line `dst`.
+/// Needs AVX-512 F, a readable, aligned cache line at `src`, and 64 writable bytes at `dst`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn copy_line(dst: *mut u8, src: *const u8) {
@@ -345,7 +352,7 @@ unsafe fn copy_line(dst: *mut u8, src: *const u8) {
 }
 
 /// # Safety
-/// Needs AVX-512 F and a readable, aligned line `src`.
+/// Needs AVX-512 F, and a readable, aligned cache line at `src`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load_line(src: *const u8) -> __m512i {

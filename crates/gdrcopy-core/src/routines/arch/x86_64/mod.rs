@@ -1,8 +1,8 @@
 //! The routines and the fences of x86-64.
 //!
-//! The order of the routines was measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined). AVX-512
-//! reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67. Plain loads never overlap and reach 0.06. Bursts of small
-//! writes differ by several times, large writes by a few percent.
+//! The order in which routines are preferred was measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1
+//! write-combined). AVX-512 reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67. Plain loads never overlap and
+//! reach 0.06. Bursts of small writes differ by several times, large writes by a few percent.
 //!
 //! Only Intel's AVX-512 was measured. AMD's Zen 4 splits each 64-byte load into two. The effect on reads of
 //! write-combining memory was not measured, so CPUs of other makers get AVX2 unless AVX-512 is asked for.
@@ -63,7 +63,8 @@ fn maker() -> [[u8; 4]; 3] {
     [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes)
 }
 
-/// Returns the routines that this CPU runs, best first. If Intel did not make the CPU, the AVX-512 routine comes last.
+/// Returns the routines that this CPU can run, best first. If Intel did not make the CPU, the AVX-512 routine comes
+/// last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     supported_by(&Cpu::detect())
 }
@@ -80,7 +81,7 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     .filter_map(|(runs, routine)| runs.then_some(routine))
 }
 
-/// Runs the loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
+/// Runs the copy loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
 /// specific to this architecture.
 ///
 /// # Safety

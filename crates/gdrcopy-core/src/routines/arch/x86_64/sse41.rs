@@ -63,7 +63,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs SSE4.1, a readable, aligned block `src` and a writable `dst`.
+/// Needs SSE4.1, 16 readable, aligned bytes at `src`, and 16 writable ones at `dst`.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 unsafe fn copy_block(dst: *mut u8, src: *const u8) {
