@@ -24,7 +24,7 @@ static IS_MASKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction. The instruction has at least six
-    // bytes if it begins with the first byte of EVEX.
+    // bytes if it begins with 0x62, the first byte of EVEX, which is the prefix of AVX-512 instructions.
     let [map, masking, opcode, operands] = unsafe {
         let next = (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
         let next = ptr::with_exposed_provenance::<u8>(next as usize);
@@ -53,7 +53,8 @@ fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// The copies to check. Each has its offset in a line of device memory, and its size. Each has one partial line.
+/// The copies to check, each with its offset in a cache line of device memory, and its size. Each copy has exactly one
+/// cache line that it covers only in part.
 const COPIES: [(usize, usize); 7] = [(0, 3), (4, 3), (61, 3), (0, 63), (1, 63), (0, 200), (56, 200)];
 
 /// Steps through copies at and near the edges of pages, on the host side and on the device side. Checks that a copy

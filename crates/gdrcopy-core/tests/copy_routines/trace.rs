@@ -1,7 +1,8 @@
 //! Records every access to device memory, one by one.
 //!
-//! The device side is a page without access rights. Each access to it faults; the handler opens the
-//! page for one instruction by the trap flag, then records what changed and closes it again.
+//! The tests copy to and from a page without access rights. Each access to it faults. The handler of the fault gives
+//! access to the page for one instruction, by the CPU's trap flag. After this instruction, another handler records the
+//! bytes that changed, and takes the access away again.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Arguments;
@@ -19,7 +20,7 @@ use crate::subject::{read, write};
 
 const LINE: usize = 64;
 const MAX_LEN: usize = 150;
-/// Bytes of the page that the copies may reach.
+/// The number of bytes, from the start of the page, that the copies may access.
 const WINDOW: usize = 5 * LINE;
 const POISON: u8 = 0xff;
 const TRAP_FLAG: i64 = 1 << 8;
@@ -27,7 +28,7 @@ const TRAP_FLAG: i64 = 1 << 8;
 /// The access of one instruction to the page, in offsets from the page's start.
 #[derive(Clone, Debug)]
 struct Access {
-    /// The first byte at which the instruction faulted.
+    /// The offset at which the instruction faulted.
     at: usize,
     /// The bytes that the instruction changed; empty for a load.
     stored: Range<usize>,
@@ -51,12 +52,13 @@ struct Trace {
     page: *mut u8,
     /// The page's contents before each access.
     clean: [u8; WINDOW],
-    /// The page's contents after all stores. The page is reset after each access, so that a repeated store is noticed.
+    /// The contents that all stores together have made. The page itself is reset to `clean` after each access, so that
+    /// a second store of the same byte counts as another change.
     result: [u8; WINDOW],
     accesses: Vec<Access>,
 }
 
-/// The trace in progress; the faults come on the thread that owns it.
+/// The trace in progress. It needs no lock, because the handlers run in the thread that owns it.
 static TRACE: AtomicPtr<Trace> = AtomicPtr::new(ptr::null_mut());
 
 impl Trace {
@@ -120,7 +122,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         let trace = TRACE.load(Ordering::Relaxed);
         let fault = (*info).si_addr().addr();
         if trace.is_null() || fault.wrapping_sub((*trace).page.addr()) >= PAGE {
-            libc::signal(signal, libc::SIG_DFL); // No test has caused the fault. It happens again and ends the process.
+            libc::signal(signal, libc::SIG_DFL); // The fault is a bug. On return it recurs, and ends the process.
             return;
         }
         let trace = &mut *trace;
@@ -170,7 +172,8 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that each aligned block with bytes of an item is loaded once for that item, and nothing else is.
+/// Checks that a gather loads each aligned block that contains bytes of a place once for that place, and loads nothing
+/// else. A block has the width of the routine's loads.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
@@ -190,7 +193,8 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Checks that each byte is stored once, each word by one store, and that the portable routine stores aligned words.
+/// Checks that a batch stores each byte of its places once, and an aligned word by one store. All stores of the
+/// portable routine must be aligned words.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();
@@ -215,7 +219,7 @@ fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Sh
     assert_eq!(trace.stored_bytes(), places[0].len + places[1].len, "{case}");
 }
 
-/// Returns the width of a routine's loads, and of its widest stores.
+/// Returns the width in bytes of a routine's loads, which is also the width of its widest stores.
 fn width(routine: &Routine) -> usize {
     match routine.name() {
         "portable" => 8,
@@ -238,7 +242,8 @@ fn blocks(place: Place, width: usize) -> Vec<usize> {
     (place.at - place.at % width..place.range().end).step_by(width).collect()
 }
 
-/// Checks that each store is naturally aligned and not too wide, and each byte is stored once.
+/// Checks that a write stores each byte once, and that each store is naturally aligned and at most as wide as the
+/// widest of the routine.
 fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let widest = width(routine);
     let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -261,7 +266,8 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Checks that each aligned block with bytes of the range is loaded once, and nothing else is.
+/// Checks that a read loads each aligned block that contains bytes of the range once, and loads nothing else. But an
+/// aligned word is read by one load of its size.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];
