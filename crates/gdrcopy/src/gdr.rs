@@ -139,7 +139,8 @@ pub struct GdrOptions {
 }
 
 impl GdrOptions {
-    /// Uses this backend. Only [`Backend::Auto`], the default, tries another one if the first does not work.
+    /// Uses this source of GPU memory. Only [`Backend::Auto`], the default, tries another one if the first does not
+    /// work.
     pub fn backend(mut self, backend: Backend) -> GdrOptions {
         self.raw.backend = backend;
         self
@@ -162,8 +163,8 @@ impl GdrOptions {
     /// CUDA.
     ///
     /// # Errors
-    /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] below 2.0;
-    /// [`GdrError::LibraryTooOld`] if the driver serves only newer API versions than 2.6;
+    /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] if gdrdrv is older
+    /// than 2.0; [`GdrError::LibraryTooOld`] if the driver serves only newer API versions than 2.6;
     /// [`GdrError::DummyGpuDriver`] if the driver was loaded without a GPU driver. With [`Backend::Auto`], the errors
     /// are those of gdrdrv, and the log says why dma-bufs do not work.
     pub fn open(self) -> Result<Gdr> {

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const FILLED: usize = 1024;
 
 /// Returns the start and the length of a range of `all` bytes or elements. The range may reach beyond them. If the
-/// range ends before its start, or overflows, returns the start and the length for the error message.
+/// range ends before its start, or overflows, the error has the start and the length for the message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -261,8 +261,8 @@ impl<'m> MappedSlice<'m> {
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside this slice,
     /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
-    // Inlined, so that the caller need not store the words of `items`. Each such store would take the place of a write
-    // in the CPU's store buffer (see `Work` in gdrcopy-core).
+    // Inlined, so that the caller need not store the offsets and pointers of `items` in memory. Each such store would
+    // take the place of a write in the CPU's store buffer (see `Work` in gdrcopy-core).
     #[inline]
     pub fn write_many(self, items: &[(usize, &[u8])]) -> Result<()> {
         let shape = self.check_items(items.iter().map(|(offset, src)| (*offset, src.len())))?;
@@ -281,8 +281,8 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Returns the shape of items with these offsets and lengths. Fails if an item is not inside the slice, or if
-    /// another process has mapped the slice.
+    /// Returns the size and the alignment that items with these offsets and lengths have in common. Fails if an item is
+    /// not inside the slice, or if another process has mapped the slice.
     #[inline]
     fn check_items(self, items: impl Iterator<Item = (usize, usize)>) -> Result<Shape> {
         self.owner.check()?;
@@ -300,7 +300,8 @@ impl<'m> MappedSlice<'m> {
         }
     }
 
-    /// Reads the elements with the indexes `at`, out of `len` elements, as [`MappedSlice::read_many`] does.
+    /// Takes the slice as an array of `len` elements, and reads those with the indexes `at`, as
+    /// [`MappedSlice::read_many`] does.
     pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;
@@ -317,7 +318,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Writes the elements with the indexes `at`, out of `len` elements, as one batch.
+    /// Takes the slice as an array of `len` elements, and writes those with the indexes `at`, as one batch.
     pub(super) fn scatter<T: Pod>(self, len: usize, at: &[usize], values: &[T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;
@@ -336,8 +337,8 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Returns the shape of the elements with the indexes `at`. Fails if an index is not less than `len`, or if another
-    /// process has mapped the slice.
+    /// Returns the size and the alignment that the elements with the indexes `at` have in common. Fails if an index is
+    /// not less than `len`, or if another process has mapped the slice.
     #[inline]
     fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;

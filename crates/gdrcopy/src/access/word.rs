@@ -167,7 +167,7 @@ impl<'m, T: Pod> Word<'m, T> {
         self.owner
     }
 
-    /// Writes the word by one store without a fence, because the batch that calls it has fences.
+    /// Writes the word by one store without a fence. Only batches call this, and a batch has a fence at its end.
     #[inline]
     pub(super) fn store_unfenced(self, value: T) {
         self.owner.assert();
