@@ -27,8 +27,8 @@ const FIRST_SLOT: usize = 192;
 /// A message fills a cache line. The GPU kernel reads only its first number.
 type Message = [u64; 8];
 
-/// Adds up the first numbers of all messages. The GPU kernel waits until the head (an acquire load) is beyond the tail,
-/// and reads the message. Then it stores the new tail (after a fence), which lets the CPU write the slot again.
+/// The GPU kernel, which adds up the first numbers of all messages. It waits until the head (an acquire load) is beyond
+/// the tail, and reads the message. Then it stores the new tail (after a fence), so the CPU may write the slot again.
 const PTX: &str = "
 .version 7.0
 .target sm_70
