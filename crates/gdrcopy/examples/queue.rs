@@ -80,7 +80,7 @@ fn main() -> Result<(), Error> {
             taken = tail.spin_until(|tail| sent - tail < SLOTS, None)?;
         }
         slots.set((sent % SLOTS) as usize, [sent.into(); 8])?;
-        head.store(sent + 1); // The head arrives after the message.
+        head.store(sent + 1); // The store is a release, so the head arrives after the message.
     }
     tail.spin_until(|tail| tail == MESSAGES, None)?;
     println!("{:?} per message", begin.elapsed() / MESSAGES);

@@ -60,7 +60,7 @@ impl Gdr {
     /// SIGBUS.
     ///
     /// # Errors
-    /// The driver's error. The driver is asked once.
+    /// The driver's error. The driver's answer is kept, so the driver is asked only once.
     #[doc(alias = "gdr_get_attribute")]
     pub fn is_persistent(&self) -> Result<bool> {
         self.attribute(Attribute::UsePersistentMapping)
@@ -70,7 +70,7 @@ impl Gdr {
     /// flag nevertheless.
     ///
     /// # Errors
-    /// The driver's error. The driver is asked once.
+    /// The driver's error. The driver's answer is kept, so the driver is asked only once.
     pub fn supports_force_pcie(&self) -> Result<bool> {
         self.attribute(Attribute::SupportPinFlagForcePcie)
     }
@@ -113,8 +113,8 @@ impl Gdr {
         Ok(Pin::of_raw(raw))
     }
 
-    /// Closes the driver if this is the last clone and the last pin is gone, and returns the result of closing. In a
-    /// forked child, it closes the child's copy of the descriptor.
+    /// Closes the connection if this is the last clone and the last pin is gone, and returns the result of closing. In
+    /// a forked child, it closes the child's copy of the descriptor.
     ///
     /// # Errors
     /// Linux's error. The connection is closed in any case.

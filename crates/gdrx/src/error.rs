@@ -26,11 +26,11 @@ pub(crate) enum Error {
     NotADmaBuf,
     /// These are not valid flags of a pin.
     PinFlags(u32),
-    /// No array is that long.
+    /// The caller has passed a number of copies that no array can have.
     Count(usize),
     /// This copy's host address is NULL.
     NullHost { index: usize },
-    /// This copy is not inside the map.
+    /// This copy is not inside the map, which has `room` bytes.
     Outside { index: usize, offset: usize, size: usize, room: usize },
     /// An error of gdrcopy-core.
     Core(gdrcopy_core::Error),

@@ -15,7 +15,7 @@ use gdrcopy_core::{heap, stderr, variables};
 
 use crate::error::{Error, Result};
 
-/// A mapping, or a part of one, as a caller has attached it.
+/// A mapping, or a part of one, as a caller has described it to `gdrx_attach_mapping`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct gdrx_map {
@@ -308,7 +308,7 @@ fn this_process() -> Result<u64> {
     Ok(*THIS_PROCESS.get(|_| identity())?)
 }
 
-/// Set in a process that has attached a map.
+/// Has a value in each process that has attached a map.
 static HAS_ATTACHED: PerProcess<()> = PerProcess::new();
 
 /// Returns whether this process was forked off from a process that had attached a map, and has attached none itself.

@@ -67,7 +67,7 @@ impl Trace {
         let page = page.start();
         let accesses = Vec::with_capacity(WINDOW);
         let mut trace = Trace { page, clean, result: clean, accesses };
-        // SAFETY: the page holds the window; the handlers use the trace only during the copy.
+        // SAFETY: the page has more than `WINDOW` bytes; the handlers use the trace only during the copy.
         unsafe {
             page.copy_from_nonoverlapping(clean.as_ptr(), WINDOW);
             TRACE.store(&mut trace, Ordering::Relaxed);
@@ -79,9 +79,9 @@ impl Trace {
         trace
     }
 
-    /// Records the bytes that an access changed, and resets them.
+    /// Records the bytes that the last access changed, and resets them to `clean`.
     fn note_stores(&mut self) {
-        // SAFETY: the page is open, holds the window, and nothing else uses it.
+        // SAFETY: the page is accessible and has more than `WINDOW` bytes, and nothing else uses it.
         let window = unsafe { &mut *self.page.cast::<[u8; WINDOW]>() };
         let mut stored = 0..0;
         for (at, byte) in window.iter_mut().enumerate() {
@@ -99,7 +99,7 @@ impl Trace {
         self.accesses.last_mut().expect("the access that faulted").stored = stored;
     }
 
-    /// Returns the starts of the accesses. Panics if one is a store.
+    /// Returns the offset of each access, in order. Panics if one is a store.
     fn loads(&self, case: Arguments) -> Vec<usize> {
         assert_eq!(self.stored_bytes(), 0, "{case}: a store");
         self.accesses.iter().map(|access| access.at).collect()
@@ -180,7 +180,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     let to = host.each_mut().map(|bytes| bytes.as_mut_ptr());
     let trace = Trace::of(page, device, |page| {
         let items = [0, 1].map(|n| Item { dst: to[n], src: page.wrapping_add(places[n].at), len: places[n].len });
-        // SAFETY: the page holds the items and the lines around them.
+        // SAFETY: the page contains the items and the cache lines around them.
         unsafe { routines::gather(routine, shape, 2, |n| items[n]) };
     });
     let case = format_args!("{}: gather of {places:?}", routine.name());
@@ -272,7 +272,7 @@ fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];
     let trace = Trace::of(page, device, |page| {
-        // SAFETY: the page holds the range and the lines around it.
+        // SAFETY: the page contains the range and the cache lines around it.
         unsafe { read(routine, bytes.as_mut_ptr(), page.add(at), len) }
     });
     let case = format_args!("{}: read of {len} bytes from {at}", routine.name());

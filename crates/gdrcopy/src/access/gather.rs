@@ -1,4 +1,4 @@
-//! Words that are read together.
+//! Words of mapped GPU memory that are read together.
 
 use std::fmt;
 

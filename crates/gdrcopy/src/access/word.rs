@@ -66,7 +66,7 @@ impl<T> Copy for Word<'_, T> {}
 
 // SAFETY: the address is valid in every thread, and all accesses to it are atomic.
 unsafe impl<T: Pod> Send for Word<'_, T> {}
-// SAFETY: as for `Send`.
+// SAFETY: for the same reasons as `Send`.
 unsafe impl<T: Pod> Sync for Word<'_, T> {}
 
 impl<'m, T: Pod> Word<'m, T> {

@@ -40,7 +40,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Returns the metadata of a range of whole pages without a block in use.
+    /// Returns the metadata of a range of whole pages in which no block is in use.
     pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
         Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), largest: BTreeSet::new(), count: 0, used: 0 }
@@ -215,8 +215,8 @@ mod tests {
         ]
     }
 
-    /// Returns the steps of a test: `Ok` takes a block of this length and alignment, `Err` frees the block of this
-    /// number.
+    /// Returns the steps of a test: `Ok` takes a block of this length and alignment, and `Err` frees the block that
+    /// this number selects.
     fn step() -> impl Strategy<Value = Result<(u64, u64), usize>> {
         prop_oneof![
             3 => (len(), (0..20_u32).prop_map(|bits| 1_u64 << bits)).prop_map(Ok),

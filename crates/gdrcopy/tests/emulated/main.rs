@@ -1,4 +1,4 @@
-//! Tests that need a driver and a GPU, under gdremu.
+//! Tests that need a driver and a GPU. They run under gdremu, which emulates both.
 
 mod access;
 #[path = "../../../../tests/built/mod.rs"]

@@ -48,7 +48,7 @@ fn watched_pool(on_drop: fn()) -> Pool {
     #[derive(Debug)]
     struct Watched(RawMemory, fn());
 
-    // SAFETY: the `RawMemory` meets the contract.
+    // SAFETY: the `RawMemory` meets the contract of `DeviceMemory`.
     unsafe impl DeviceMemory for Watched {
         fn address(&self) -> u64 {
             self.0.address()

@@ -22,7 +22,7 @@ pub(crate) struct Given {
     watch: Arc<Watch>,
 }
 
-/// Records where a [`Given`] is mapped, and how often it was dropped.
+/// Records where [`Given`] memory is mapped, and how often it was dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// The CPU address of the memory's mapping, or 0 while it is not mapped.
@@ -36,7 +36,7 @@ impl Watch {
     }
 }
 
-// SAFETY: the `Lent` memory meets the contract.
+// SAFETY: the `Lent` memory meets the contract of `DeviceMemory`.
 unsafe impl DeviceMemory for Given {
     fn address(&self) -> u64 {
         self.lent.address()

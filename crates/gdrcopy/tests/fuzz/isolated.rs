@@ -1,5 +1,5 @@
-//! Runs each sequence of calls in its own process, so that a crash does not end the test, and forgotten objects end
-//! with the process.
+//! Runs each sequence of calls in its own process, so that a crash does not end the test, and objects that were leaked
+//! by `mem::forget` end with the process.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Read, Write};
@@ -97,7 +97,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
         }
         Err(error) => {
             list(format_args!(" = {error:?}\n"));
-            // Errors that only extreme arguments cause must also have a text.
+            // Even errors that only extreme arguments cause must have a text.
             assert!(!error.to_string().is_empty());
             assert!(!matches!(error, Error::Gdr(GdrError::ForkedChild)), "no call of it forked");
             None

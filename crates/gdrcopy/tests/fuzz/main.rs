@@ -6,8 +6,8 @@
 //!   The program hands exact ranges to the API (the contract of `Gdr::pin` and `DeviceMemory`), which may not change
 //!   the bytes around them. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
-//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
-//!   when everything else is gone, in any thread;
+//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views that keep their
+//!   memory (the module `owned`) work when everything else is gone, in any thread;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left although everything was dropped.
 //!
@@ -21,7 +21,7 @@
 //!
 //! The test starts new sequences for `FUZZ_SECONDS` (default 5), for all profiles of gdremu together. Each profile gets
 //! at least one group of sequences. A failure prints a seed, and the calls of the shortest sequence that fails.
-//! `FUZZ_SEED` repeats the group with this seed. Name the profile's test, too:
+//! `FUZZ_SEED` repeats the group with this seed. Also pass the name of the test for the profile:
 //!
 //! ```text
 //! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz::dmabuf

@@ -1,4 +1,4 @@
-//! Views that keep their memory. These views outlive all other owners, and threads use them in turn.
+//! Calls with views that keep their memory. The views can outlive all other owners, and threads use them in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl World {
         None
     }
 
-    /// Clones a mapped owner if it can be cloned.
+    /// Clones an owner of mapped memory if it can be cloned, and returns the clone.
     pub(crate) fn clone_mapped(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = any_of(&self.mapped, args)?;
         let owner = match &mapped.owner {

@@ -15,7 +15,7 @@ use crate::pins::map_flag;
 use crate::types::value;
 use crate::world::World;
 
-/// The largest number of bytes that a pool gets at a time.
+/// The largest number of bytes that a pool gets from its allocator at a time.
 const LIMIT: usize = 16 << 20;
 
 /// The least number of bytes on each side of lent memory that the test checks. No call may change them.
@@ -63,7 +63,7 @@ impl Lender {
     pub(crate) fn lend(&self, len: usize) -> Result<Lent> {
         let whole = match len {
             ..=LIMIT => len + 2 * MARGIN + (1 << 16),
-            // The test expects an error for that many bytes, but the emulated GPU may have enough memory for some. So
+            // The test expects an error for more than `LIMIT` bytes, but the emulated GPU may have enough memory. So
             // CUDA is asked for `usize::MAX` bytes, which it always refuses.
             _ => usize::MAX,
         };
@@ -188,7 +188,7 @@ impl World {
         Mapped { alive, ..Mapped::new(Owner::Buffer(Arc::new(buffer)), start, len) }
     }
 
-    /// Makes a view that keeps a buffer of a pool. No other buffer shares a cache line with this buffer.
+    /// Makes a view that keeps a buffer of a pool. No other buffer may share a cache line with this buffer.
     pub(crate) fn pool_view(&mut self, args: &Args) {
         let len = args.sizes[0].of(5000);
         let pool = self.pool(args);
