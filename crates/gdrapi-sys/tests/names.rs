@@ -1,4 +1,5 @@
-//! Tests the crate under gdremu, by the names that bindgen gives functions, types and constants.
+//! Calls the crate by the names that bindgen generates for the functions, types and constants of gdrapi.h. The test
+//! runs under gdremu, which emulates a GPU.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;
@@ -49,7 +50,7 @@ fn pins_maps_and_copies() {
         assert_eq!(gdr_unpin_buffer(g, gdr_mh_s { h: handle.h }), 0);
         assert_eq!(gdr_close(g), 0);
     }
-    // The crate gdrcopy works in the same program.
+    // The crate gdrcopy must work in the same program.
     let offset = (address - memory.address()) as usize;
     let mapping = Gdr::open().expect("a driver").map_owned(memory, MapOptions::default()).expect("a mapping");
     assert_eq!(mapping.read_vec(offset, 5).expect("within"), b"hello");

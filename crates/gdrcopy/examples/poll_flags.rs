@@ -13,7 +13,7 @@ const FLAGS: usize = 64;
 const STRIDE: usize = 64;
 const PAGE: usize = 1 << 16;
 
-/// Thread `t` works for `t` × `work` loops, then sets flag `t` to `t` + 1.
+/// The GPU kernel. Its thread `t` works for `t` × `work` loops, then sets flag `t` to `t` + 1.
 const PTX: &str = "
 .version 7.0
 .target sm_70

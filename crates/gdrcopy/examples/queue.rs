@@ -27,8 +27,8 @@ const FIRST_SLOT: usize = 192;
 /// A message fills a cache line. The GPU kernel reads only its first number.
 type Message = [u64; 8];
 
-/// Adds up the first numbers of all messages. The GPU kernel waits until the head (an acquire load) is beyond the tail,
-/// and reads the message. Then it stores the new tail (after a fence), which lets the CPU write the slot again.
+/// The GPU kernel, which adds up the first numbers of all messages. It waits until the head (an acquire load) is beyond
+/// the tail, and reads the message. Then it stores the new tail (after a fence), so the CPU may write the slot again.
 const PTX: &str = "
 .version 7.0
 .target sm_70
@@ -80,7 +80,7 @@ fn main() -> Result<(), Error> {
             taken = tail.spin_until(|tail| sent - tail < SLOTS, None)?;
         }
         slots.set((sent % SLOTS) as usize, [sent.into(); 8])?;
-        head.store(sent + 1); // The head arrives after the message.
+        head.store(sent + 1); // The store is a release, so the head arrives after the message.
     }
     tail.spin_until(|tail| tail == MESSAGES, None)?;
     println!("{:?} per message", begin.elapsed() / MESSAGES);

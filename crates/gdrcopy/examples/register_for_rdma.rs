@@ -13,7 +13,8 @@ use std::path::Path;
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator};
 use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
 
-/// The calls that a program makes to libibverbs. Each returns a key for the memory.
+/// The calls by which a program registers memory with libibverbs. Each returns the key by which RDMA operations name
+/// the memory.
 trait RdmaDevice {
     /// `ibv_reg_dmabuf_mr(domain, offset, len, iova, fd, access)`
     fn register_dma_buf(&self, offset: u64, len: usize, iova: u64, fd: RawFd) -> u32;
@@ -29,7 +30,7 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
     let (address, len) = (pin.address(), pin.len());
     match pin.export_dma_buf() {
         Ok(exported) => {
-            // The kernel takes a reference of its own, so the descriptor may be closed afterwards.
+            // At the registration, Linux takes a reference of its own to the dma-buf, so `fd` may be closed afterwards.
             let fd = exported.fd.as_raw_fd();
             Ok(device.register_dma_buf(exported.offset, len, address, fd))
         }

@@ -102,7 +102,7 @@ pub enum Error {
     /// A pool of a fixed range has no room for the buffer.
     #[error("the pool's memory has no free range of this size: drop buffers, or use an allocator")]
     PoolExhausted,
-    /// The deadline passed.
+    /// The deadline of [`Word::spin_until`](crate::Word::spin_until) has passed.
     #[error("the deadline passed before the GPU wrote the value")]
     TimedOut,
 }

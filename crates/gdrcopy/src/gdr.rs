@@ -60,7 +60,7 @@ impl Gdr {
     /// SIGBUS.
     ///
     /// # Errors
-    /// The driver's error. The driver is asked once.
+    /// The driver's error. The driver's answer is kept, so the driver is asked only once.
     #[doc(alias = "gdr_get_attribute")]
     pub fn is_persistent(&self) -> Result<bool> {
         self.attribute(Attribute::UsePersistentMapping)
@@ -70,7 +70,7 @@ impl Gdr {
     /// flag nevertheless.
     ///
     /// # Errors
-    /// The driver's error. The driver is asked once.
+    /// The driver's error. The driver's answer is kept, so the driver is asked only once.
     pub fn supports_force_pcie(&self) -> Result<bool> {
         self.attribute(Attribute::SupportPinFlagForcePcie)
     }
@@ -113,8 +113,8 @@ impl Gdr {
         Ok(Pin::of_raw(raw))
     }
 
-    /// Closes the driver if this is the last clone and the last pin is gone, and returns the result of closing. In a
-    /// forked child, it closes the child's copy of the descriptor.
+    /// Closes the connection if this is the last clone and the last pin is gone, and returns the result of closing. In
+    /// a forked child, it closes the child's copy of the descriptor.
     ///
     /// # Errors
     /// Linux's error. The connection is closed in any case.
@@ -139,7 +139,8 @@ pub struct GdrOptions {
 }
 
 impl GdrOptions {
-    /// Uses this backend. Only [`Backend::Auto`], the default, tries another one if the first does not work.
+    /// Uses this source of GPU memory. Only [`Backend::Auto`], the default, tries another one if the first does not
+    /// work.
     pub fn backend(mut self, backend: Backend) -> GdrOptions {
         self.raw.backend = backend;
         self
@@ -162,8 +163,8 @@ impl GdrOptions {
     /// CUDA.
     ///
     /// # Errors
-    /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] below 2.0;
-    /// [`GdrError::LibraryTooOld`] if the driver serves only newer API versions than 2.6;
+    /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] if gdrdrv is older
+    /// than 2.0; [`GdrError::LibraryTooOld`] if the driver serves only newer API versions than 2.6;
     /// [`GdrError::DummyGpuDriver`] if the driver was loaded without a GPU driver. With [`Backend::Auto`], the errors
     /// are those of gdrdrv, and the log says why dma-bufs do not work.
     pub fn open(self) -> Result<Gdr> {

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(docsrs, feature(doc_cfg))] // The documentation marks items that need a feature.
+#![cfg_attr(docsrs, feature(doc_cfg))] // On docs.rs, marks the items that need a Cargo feature.
 #![warn(clippy::missing_errors_doc, clippy::return_self_not_must_use)]
 
 mod access;
@@ -44,7 +44,7 @@ pub use gdrcopy_core::options::Backend;
 /// let options = MapOptions::default().map_flag(MapFlag::WriteCombining); // or an error
 /// ```
 pub use gdrcopy_core::types::MapFlag;
-/// The type that [`Mapped::mapping_type`] returns.
+/// The type of a mapping, which says how the CPU caches the memory. [`Mapped::mapping_type`] returns it.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -62,7 +62,7 @@ pub use gdrcopy_core::types::MappingType;
 /// let options = MapOptions::default().pin_flags(PinFlags::FORCE_PCIE); // on Grace-Hopper, too
 /// ```
 pub use gdrcopy_core::types::PinFlags;
-/// The version that [`Gdr::driver_version`] returns.
+/// A version with a major and a minor number, such as that of the driver ([`Gdr::driver_version`]).
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

@@ -71,8 +71,8 @@ impl Pin {
     /// Describes the pin, mapped or not.
     ///
     /// # Errors
-    /// The driver's error. In persistent mode ([`Gdr::is_persistent`](crate::Gdr::is_persistent)) the driver is asked
-    /// once.
+    /// The driver's error. In persistent mode ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), the driver is asked
+    /// only once.
     #[doc(alias("gdr_get_info", "gdr_get_info_v2"))]
     pub fn info(&self) -> Result<PinInfo> {
         let info = self.raw.info()?;

@@ -1,4 +1,5 @@
-//! A shared library that depends on this crate exports no symbol of the C library `libgdrapi`, and does not need it.
+//! Tests that a shared library that depends on this crate exports no symbol of the C library `libgdrapi`, is not linked
+//! to that library, and can be unloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

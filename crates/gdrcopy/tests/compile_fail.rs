@@ -1,8 +1,8 @@
-//! Programs that the compiler must refuse. `//~ CODE` in the programs of compile_fail/ marks each line with an error,
-//! and its code.
+//! Tests that the compiler refuses the programs in compile_fail/, which misuse the crate. In these programs, `//~ CODE`
+//! marks each line in which the compiler must report an error, with the error's code.
 //!
-//! trybuild is not used. It compares the compiler's texts, which change between releases, and builds all dev-
-//! dependencies once more.
+//! The crate trybuild, which is made for such tests, is not used. It compares the compiler's texts, which change
+//! between releases, and builds all dev-dependencies once more.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;

@@ -1,4 +1,5 @@
-//! Tests that README.md, the crate's front page, repeats an example exactly. ci/scripts/public-api.py checks its links.
+//! Tests that README.md, the crate's front page, contains the code of the example quick_start exactly.
+//! ci/scripts/public-api.py checks the links of README.md.
 
 const README: &str = include_str!("../README.md");
 

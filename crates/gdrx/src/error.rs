@@ -1,4 +1,4 @@
-//! The errors that a call can return.
+//! The errors that the functions of libgdrx can return.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
@@ -14,23 +14,23 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub(crate) enum Error {
     /// This argument is NULL.
     Null(&'static str),
-    /// The map was not attached.
+    /// No call has filled in the `gdrx_map`, which describes a mapping.
     NotAttached,
     /// No mapping has this type.
     NotMapped { mapping_type: u32 },
-    /// The part to attach has no bytes, or more than the mapping.
+    /// The part of a mapping to attach has no bytes, or more bytes than the mapping.
     Size { size: usize, mapped_size: u64 },
     /// No open descriptor has this number.
     NotADescriptor(c_int),
-    /// Linux refuses to unmap these addresses.
+    /// Linux refuses to unmap the addresses of a map, so the map is not one of a dma-buf.
     NotADmaBuf,
     /// These are not valid flags of a pin.
     PinFlags(u32),
-    /// No array is that long.
+    /// The caller has passed a number of copies that no array can have.
     Count(usize),
     /// This copy's host address is NULL.
     NullHost { index: usize },
-    /// This copy is not inside the map.
+    /// This copy is not inside the map, which has `room` bytes.
     Outside { index: usize, offset: usize, size: usize, room: usize },
     /// An error of gdrcopy-core.
     Core(gdrcopy_core::Error),

@@ -1,8 +1,8 @@
 //! The functions of the library, in the order of `include/gdrx.h`, which documents them.
 //!
 //! # Safety
-//! The header's contract holds for all functions. Pointer arguments are NULL or valid for the function's reads and writes. A
-//! map that was attached describes a live mapping.
+//! The header's contract holds for all functions. Pointer arguments are NULL or valid for the function's reads and
+//! writes. A map that was attached describes a live mapping.
 #![expect(clippy::missing_safety_doc, reason = "documented once, above")]
 
 use std::ffi::{c_int, c_void};
@@ -190,7 +190,7 @@ pub extern "C" fn gdrx_version() -> u32 {
     VERSION
 }
 
-/// Runs the body of a function, and returns its errno.
+/// Runs the body of a C function, and returns 0. If the body fails, logs the error and returns its errno.
 #[inline(always)]
 fn call(function: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     match body() {

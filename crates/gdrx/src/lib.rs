@@ -1,4 +1,4 @@
-//! libgdrx: `include/gdrx.h` on one side, the copies of the crate `gdrcopy-core` on the other.
+//! libgdrx, which provides the functions of `include/gdrx.h`, and makes the copies by the crate `gdrcopy-core`.
 //!
 //! A call goes down through these modules and then into that crate:
 //!
@@ -8,7 +8,8 @@
 //! error     the errors of the functions
 //! ```
 //!
-//! The header's inline functions have the fences of `gdrcopy_core::routines`. `tests/header.rs` compares the fences.
+//! The header's inline functions must have the same fences as `gdrcopy_core::routines`. `tests/header.rs` compares the
+//! fences.
 
 mod error;
 mod exports;

@@ -1,4 +1,4 @@
-//! Mappings that callers have described, and copies through them.
+//! Mappings that callers have described to libgdrx (`gdrx_map`), and copies to and from these mappings.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{self, offset_of, size_of};
@@ -15,7 +15,7 @@ use gdrcopy_core::{heap, stderr, variables};
 
 use crate::error::{Error, Result};
 
-/// A mapping, or a part of one, as a caller has attached it.
+/// A mapping, or a part of one, as a caller has described it to `gdrx_attach_mapping`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct gdrx_map {
@@ -41,8 +41,8 @@ pub struct gdrx_copy {
 }
 
 impl gdrx_map {
-    /// Describes the `size` bytes from `address` on. They are part of a mapping of this type and of `mapped_size`
-    /// bytes.
+    /// Returns a map of the `size` bytes from `address` on. They are part of a mapping that has this type and
+    /// `mapped_size` bytes.
     pub(crate) fn attach(mapping_type: u32, mapped_size: u64, address: *mut c_void, size: usize) -> Result<gdrx_map> {
         prepare()?;
         let Some(known) = raw::mapping_type(mapping_type) else {
@@ -115,8 +115,8 @@ impl gdrx_map {
         map.ok_or(Error::Null("map"))
     }
 
-    /// Returns the mapping's type if this process has attached the map, and this copy of the library has computed the
-    /// process's [`identity`].
+    /// Returns the mapping's type. Returns `None` if another process has attached the map, or if this copy of the
+    /// library, of which a process can contain several, has not computed the process's [`identity`] yet.
     #[inline(always)]
     fn known_type(&self) -> Option<MappingType> {
         let mapping_type = raw::mapping_type(self.mapping_type)?;
@@ -145,7 +145,7 @@ impl gdrx_map {
         Err(gdrcopy_core::Error::ForkedChild.into())
     }
 
-    /// The CPU address of byte 0.
+    /// The CPU address of the map's first byte.
     pub(crate) fn start(&self) -> *mut u8 {
         self.address
     }
@@ -187,7 +187,7 @@ impl Shaped for Unchecked<'_> {
     }
 }
 
-/// Copies through a map. `S` finds their shape, which is the size and the alignment that they have in common. All
+/// Copies to or from a map. `S` finds their shape, which is the size and the alignment that they have in common. All
 /// copies are inside the map and have a host address: [`Unchecked`] checks that itself, and if `S` is [`Shape`], it was
 /// checked before (invariant).
 #[derive(Clone, Copy)]
@@ -202,8 +202,8 @@ pub(crate) struct Copies<'a, S> {
 const MOST: usize = isize::MAX as usize / size_of::<gdrx_copy>();
 
 impl<'a> Copies<'a, Unchecked<'a>> {
-    /// Returns the copies. Returns `None` if the first and the last copy differ in size, or if an argument is invalid.
-    /// [`Copies::new`] then returns the error.
+    /// Returns the copies. Returns `None` if the first and the last copy differ in size, or if an argument may be
+    /// invalid. The caller then calls [`Copies::new`], which checks all copies and returns the error.
     ///
     /// # Safety
     /// The contract of [`Copies::new`].
@@ -258,8 +258,8 @@ impl<S: Shaped> Copies<'_, S> {
         let Copies { start, copies, .. } = self;
         let (copies, count) = (copies.as_ptr(), copies.len());
         copy::begin_batch();
-        // SAFETY: the copies are inside the map, and have the shape that is found (invariant); contract of this
-        // function.
+        // SAFETY: the copies are inside the map, and have the size and alignment that `self.shape` finds (invariant);
+        // contract of this function.
         let written = unsafe {
             copy::write_many_unfenced(self.mapping_type, self.shape, count, move |index| {
                 let &gdrx_copy { offset, host, size } = &*copies.add(index);
@@ -278,8 +278,8 @@ impl<S: Shaped> Copies<'_, S> {
     pub(crate) unsafe fn read(self) -> bool {
         let Copies { start, copies, .. } = self;
         let (copies, count) = (copies.as_ptr(), copies.len());
-        // SAFETY: the copies are inside the map, and have the shape that is found (invariant); contract of this
-        // function.
+        // SAFETY: the copies are inside the map, and have the size and alignment that `self.shape` finds (invariant);
+        // contract of this function.
         unsafe {
             copy::gather(self.mapping_type, self.shape, count, move |index| {
                 let &gdrx_copy { offset, host, size } = &*copies.add(index);
@@ -293,11 +293,12 @@ impl<S: Shaped> Copies<'_, S> {
 /// use the maps of another.
 static THIS_PROCESS: PerProcess<u64> = PerProcess::new();
 
-/// Returns the process's number and start time in one number. The start time is needed because a child in another
-/// namespace may have its parent's number.
+/// Returns the process's PID and start time in one number. The start time is needed because a forked child in another
+/// PID namespace may have the same PID as its parent.
 fn identity() -> u64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is a name in parentheses, and may contain any character. The start time is the 22nd field.
+    // The second field is a name in parentheses, and may contain any character, so the text is split after the last
+    // parenthesis. The start time is the 22nd field of the whole text, which is number 19 (from 0) after that.
     let (_, fields) = text.rsplit_once(") ").unwrap_or_default();
     let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u64>().unwrap_or_default();
     u64::from(process::id()) << 32 | u64::from(started as u32)
@@ -307,7 +308,7 @@ fn this_process() -> Result<u64> {
     Ok(*THIS_PROCESS.get(|_| identity())?)
 }
 
-/// Set in a process that has attached a map.
+/// Has a value in each process that has attached a map.
 static HAS_ATTACHED: PerProcess<()> = PerProcess::new();
 
 /// Returns whether this process was forked off from a process that had attached a map, and has attached none itself.
@@ -315,7 +316,7 @@ pub(crate) fn is_forked_child() -> bool {
     HAS_ATTACHED.look().is_some_and(|latest| !latest.is_own)
 }
 
-/// Reads the environment variables at the first call in the process.
+/// At the first call in the process, installs the logger that prints to stderr, and reads the environment variables.
 pub(crate) fn prepare() -> Result<()> {
     if !stderr::is_installed() {
         heap::require()?;

@@ -24,8 +24,8 @@ fn prototypes_agree_with_the_exports() {
     compare::expect_agreement(root(), "gdrx.h", &format!("{types}{prototypes}"));
 }
 
-/// Returns the bodies of functions by name. `source` is C or Rust without comments, and `keyword` starts each function.
-/// A body ends before its closing brace.
+/// Returns the bodies of functions by name. `source` is C or Rust without comments, and each function in it starts with
+/// `keyword`, for example with `fn `. A body ends before its closing brace.
 fn bodies<'a>(source: &'a str, keyword: &str) -> HashMap<&'a str, &'a str> {
     source.split(keyword).skip(1).filter_map(name_and_body).collect()
 }
@@ -53,7 +53,7 @@ fn steps(functions: &HashMap<&str, &str>, name: &str) -> Vec<String> {
         panic!("there is no function {name}");
     };
     let mut steps = Vec::new();
-    // The parts with odd numbers are the contents of string literals.
+    // `body` is split at its quotation marks, so the parts with odd numbers are the contents of string literals.
     for (number, part) in body.split('"').enumerate() {
         if number % 2 == 1 {
             match part {
@@ -76,7 +76,7 @@ fn steps(functions: &HashMap<&str, &str>, name: &str) -> Vec<String> {
     steps
 }
 
-/// Returns the output of the preprocessor for the header on this arch.
+/// Returns the output of the C preprocessor for the header on this arch, without the headers that it includes.
 fn preprocessed(arch: &str) -> String {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{arch}.c"));
     let code = header().replace("#include", "//");
@@ -90,8 +90,9 @@ fn preprocessed(arch: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The inline functions of C, each with its accesses and with the fences of gdrcopy-core. The load before a full fence
-/// reads the flag that requests the fence.
+/// The inline functions of the C header, where `BITS` stands for 8, 16, 32 or 64. Each has a list of its accesses and
+/// of functions of gdrcopy-core whose fences it must have. The load before a full fence reads the flag that requests
+/// the fence.
 const INLINE_FUNCTIONS: &[(&str, &[&str])] = &[
     ("gdrx_end_", &["load", "full"]),
     ("gdrx_begin", &["before_write"]),

@@ -7,11 +7,13 @@ use crate::routines::Routine;
 /// All sizes up to this one are checked; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Longer sizes. The largest of them take several batches of lines, and some have a rest that is less than a line.
+/// Sizes above `MAX_LEN` that are checked too. Routines copy the largest of them in a loop over many cache lines, and
+/// some sizes are not a multiple of a cache line.
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
-/// The number of bytes on either side of a copy that must not change, more than the widest store has.
+/// The number of bytes before and after a copy's destination that must not change. It is more than the widest store
+/// has.
 const GUARD: usize = 128;
 const POISON: u8 = 0xff;
 const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
@@ -19,10 +21,10 @@ const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
 #[repr(align(64))]
 struct Arena([u8; ROOM]);
 
-/// Alignments at which routines cut copies differently.
+/// Alignments at which routines cut copies into different loads and stores.
 const DIFFERING: [usize; 10] = [0, 1, 4, 7, 8, 16, 22, 31, 32, 63];
 
-/// Returns the alignments to check. In builds with debug assertions, they are only those at which cuts differ.
+/// Returns the alignments to check. Miri and builds with debug assertions are slow, so they check only some alignments.
 pub(crate) fn alignments() -> Vec<usize> {
     if cfg!(miri) {
         vec![0, 1, 36, 63]
@@ -48,10 +50,11 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
         for &to in alignments {
             for &from in alignments {
                 let start = GUARD + to;
-                // The pointers come from the whole arenas, because reads may load more than the range. The source comes
-                // from a mutable pointer, because words are read by atomics.
+                // Both pointers are made from pointers to all of `src` and `dst`, because a read may load bytes around
+                // its range. The source is made from a mutable pointer, because words are read by atomic loads, which
+                // need one in Rust.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from);
-                // SAFETY: the ranges are inside two arenas, which are whole lines.
+                // SAFETY: the ranges are inside `src` and `dst`, which consist of whole cache lines.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };
 
                 let case = format_args!("{name}: {len} bytes from alignment {from} to {to}");

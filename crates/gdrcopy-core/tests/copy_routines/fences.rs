@@ -1,4 +1,4 @@
-//! Checks the fences of each copy.
+//! Checks the fences of the copies that each copy routine makes.
 
 use gdrcopy_core::copy;
 
@@ -21,13 +21,13 @@ pub(crate) fn check() {
             for at in [64, 65, 68, 100] {
                 let case = format!("{}: {len} bytes at {at}", routine.name());
                 let events = stepped(&case, start, PAGE, || {
-                    // SAFETY: the page holds the range and the lines around it, the host side the bytes.
+                    // SAFETY: the page contains the range and the cache lines around it, and `host` has `len` bytes.
                     unsafe { read(routine, host.as_mut_ptr(), start.add(at), len) }
                 });
                 assert_read_is_fenced(&case, &events);
 
                 let events = stepped(&case, start, PAGE, || {
-                    // SAFETY: the page holds the range, and the host side has the bytes.
+                    // SAFETY: the page contains the range, and `host` has `len` bytes.
                     unsafe { write(routine, start.add(at), host.as_ptr(), len) }
                 });
                 assert_write_is_fenced(&case, &events);

@@ -1,4 +1,5 @@
-//! Checks that gathers and batches of every routine copy the wanted bytes, and change nothing else.
+//! Checks that gathers (many reads at once) and batches (many writes with one fence) by every copy routine copy the
+//! wanted bytes, and change nothing else.
 
 use crate::bytes::alignments;
 use crate::routines::{self, Alike, Item, Routine, Shape};
@@ -8,7 +9,7 @@ const POISON: u8 = 0xff;
 const GUARD: usize = 64;
 const MAX_LEN: usize = if cfg!(miri) { 70 } else { 300 };
 
-/// An item: its offset in the device memory, and its size in bytes.
+/// An item, which is one of the copies of a gather or batch: its offset in the device memory, and its size in bytes.
 type Place = (usize, usize);
 
 #[repr(align(64))]
@@ -17,8 +18,8 @@ struct Arena([u8; Arena::LEN]);
 impl Arena {
     const LEN: usize = 1 << 16;
 
-    /// Returns an arena in which no byte is `POISON`. The bytes repeat only after 251 × 251 bytes, so that copies of
-    /// wrong bytes are noticed.
+    /// Returns host memory that the tests use as device memory. No byte is `POISON`, and the bytes repeat only after
+    /// 251 × 251 bytes, so that copies of wrong bytes are noticed.
     fn new() -> Box<Arena> {
         let mut arena = Box::new(Arena([0; Arena::LEN]));
         for (at, byte) in arena.0.iter_mut().enumerate() {
@@ -28,7 +29,7 @@ impl Arena {
     }
 }
 
-/// Returns the shape of these places of `device`.
+/// Returns the size and the alignment that these places of `device` have in common, as a `Shape`.
 fn shape(device: *const u8, places: &[Place]) -> Shape {
     let Some(&(_, len)) = places.first() else {
         return Shape::MIXED;
@@ -43,8 +44,8 @@ fn shape(device: *const u8, places: &[Place]) -> Shape {
     Shape::new(len, addresses)
 }
 
-/// Gathers the places from `device` to a new buffer, and checks each byte of the buffer. Then writes the places to
-/// another arena by a batch, and checks each byte of that arena. `case` is printed on failure.
+/// Gathers the places from `device` to a new buffer, and checks each byte of the buffer. Then a batch writes these
+/// bytes to the same places of other memory, each byte of which is checked, too. `case` is printed on failure.
 fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignment: usize, case: &str) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
@@ -55,7 +56,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     let mut host = vec![POISON; end];
     let source = device.0.as_mut_ptr().cast_const(); // Words are read by atomics, which need a mutable pointer.
     let to = host.as_mut_ptr();
-    // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
+    // SAFETY: the places lie in `device`, which consists of whole cache lines; `host` has room for the bytes of each.
     let gathered = unsafe {
         routines::gather(routine, shape(source, places), places.len(), |n| Item {
             dst: to.wrapping_add(starts[n]),
@@ -76,7 +77,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     let mut batch = Box::new(Arena([POISON; Arena::LEN]));
     let to = batch.0.as_mut_ptr();
     let from = host.as_ptr();
-    // SAFETY: the places lie in the arena, and the buffer has the bytes of each.
+    // SAFETY: the places lie in the memory at `to`, and the buffer at `from` contains the bytes to write to each place.
     unsafe {
         routines::write_many_unfenced(routine, shape(to, places), places.len(), |n| Item {
             dst: to.wrapping_add(places[n].0),
@@ -88,7 +89,8 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     assert!(batch.0 == written.0, "{}: written: {case}", routine.name());
 }
 
-/// Checks items of each size at each alignment, and more items than one pass lists.
+/// Checks one or three items of each size at each alignment, and then many items, because a gather of many items copies
+/// a limited number of them at a time.
 pub(crate) fn check(routine: &Routine) {
     let mut device = Arena::new();
     for len in 0..=MAX_LEN {
@@ -111,7 +113,7 @@ pub(crate) fn check(routine: &Routine) {
             }
         }
         let mut places = Vec::new();
-        // Items of many lines among small ones, up to the arena's end.
+        // Adds items of many cache lines and small ones in turn, up to the end of the memory.
         for n in 0..count.min(100) {
             let len = [3, 0, 2_000, 64, 2_048, 9_000, 1, 2_049, 20_000][n * n % 9];
             places.push((n * 6_131 % (Arena::LEN - len + 1), len));
@@ -120,7 +122,8 @@ pub(crate) fn check(routine: &Routine) {
     }
 }
 
-/// Writes copies by a batch, then reads them by a gather. Returns whether the batch and whether the gather was made.
+/// Makes the copies as writes by a batch, and then as reads by a gather. Returns two results: whether the batch was
+/// made or refused, and whether the gather was.
 ///
 /// # Safety
 /// Valid copies lie in the mapping that starts at `device`, and `host` has room for each.
@@ -145,7 +148,8 @@ unsafe fn write_and_read(routine: &Routine, shape: Alike<'_>, device: *mut u8, h
     are_made
 }
 
-/// Checks that batches and gathers of one size are made only if each field of each copy is in its range.
+/// Checks that batches and gathers of copies of one size are made only if each field of each copy (its offset, its host
+/// address and its size) is valid.
 pub(crate) fn check_fields(routine: &Routine) {
     const ROOM: usize = 4096;
     const LEN: usize = 8;
@@ -166,7 +170,7 @@ pub(crate) fn check_fields(routine: &Routine) {
     ];
     let are_made = |copies: &[[usize; 3]]| {
         let shape = Alike { copies, start: device.addr(), size: LEN, last: LAST };
-        // SAFETY: copies that are valid lie in the arena and in the host's bytes.
+        // SAFETY: copies that are valid lie in the memory at `device` and in the bytes at `host`.
         unsafe { write_and_read(routine, shape, device, host) }
     };
     for count in [1, 2, 7, 8, 9, 31, 32, 33, 47] {

@@ -1,5 +1,6 @@
-//! Compares every copy routine that this CPU runs with a byte-wise copy, and with the rules for device memory. Builds
-//! with debug assertions check fewer alignments, unless `GDRCOPY_TEST_ALL` is set.
+//! Compares every copy routine that this CPU can run with a byte-wise copy, and checks that its accesses suit device
+//! memory (their alignment, their number and their fences). Builds with debug assertions check fewer alignments, unless
+//! `GDRCOPY_TEST_ALL` is set.
 
 use gdrcopy_core::routines;
 
@@ -50,7 +51,7 @@ fn many_copies_with_a_wrong_field_are_refused() {
 #[cfg_attr(miri, ignore = "Miri has no signals")]
 fn every_access_is_natural_once_and_fenced() {
     trace::check();
-    // These checks are in one test, because signal handlers belong to the process.
+    // These checks are in one test, because each sets signal handlers of the process, and tests run at the same time.
     fences::check();
     masked::check();
 }

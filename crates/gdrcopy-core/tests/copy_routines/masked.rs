@@ -15,7 +15,7 @@ use crate::routines::{self, Item, Shape};
 use crate::steps::{handle, single_step};
 use crate::subject::read;
 
-/// The size of the smallest pages.
+/// The size in bytes of the smallest pages of x86-64.
 const SMALLEST_PAGE: usize = 4096;
 const LINE: usize = 64;
 
@@ -24,7 +24,7 @@ static IS_MASKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction. The instruction has at least six
-    // bytes if it begins with the first byte of EVEX.
+    // bytes if it begins with 0x62, the first byte of EVEX, which is the prefix of AVX-512 instructions.
     let [map, masking, opcode, operands] = unsafe {
         let next = (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
         let next = ptr::with_exposed_provenance::<u8>(next as usize);
@@ -53,7 +53,8 @@ fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// The copies to check. Each has its offset in a line of device memory, and its size. Each has one partial line.
+/// The copies to check, each with its offset in a cache line of device memory, and its size. Each copy has exactly one
+/// cache line that it covers only in part.
 const COPIES: [(usize, usize); 7] = [(0, 3), (4, 3), (61, 3), (0, 63), (1, 63), (0, 200), (56, 200)];
 
 /// Steps through copies at and near the edges of pages, on the host side and on the device side. Checks that a copy
@@ -72,7 +73,7 @@ pub(crate) fn check() {
                 let case = format!("{len} bytes at {device:p} and {host:p}");
 
                 let part = if offset == 0 { host.wrapping_add(len - len % LINE) } else { host.wrapping_sub(offset) };
-                // SAFETY: both sides lie inside their pages.
+                // SAFETY: the `len` bytes at `host` and at `device` lie inside pages.
                 let is_read_masked = is_masked(|| unsafe { read(routine, host, device, len) });
                 assert_eq!(is_read_masked, !crosses_page(part), "read of {case}");
 
@@ -80,7 +81,7 @@ pub(crate) fn check() {
                 let crosses = crosses_page(host.wrapping_add(last)) || crosses_page(device.wrapping_add(last));
                 let item = |_| Item { dst: device, src: host, len };
                 let is_write_masked = is_masked(|| {
-                    // SAFETY: both sides lie inside their pages.
+                    // SAFETY: the `len` bytes at `host` and at `device` lie inside pages.
                     unsafe { routines::write_many_unfenced(routine, Shape::MIXED, 1, item) };
                 });
                 assert_eq!(is_write_masked, !crosses, "write of {case}");

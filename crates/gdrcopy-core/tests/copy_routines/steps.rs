@@ -1,4 +1,4 @@
-//! Steps through code, one instruction at a time, and notes its fences and its accesses to a range of pages.
+//! Runs code one instruction at a time, and records its fences and its accesses to a range of pages.
 //!
 //! Only another agent, such as a GPU, can observe what a fence does (`c_tests/freshness.c`). So tests check that a
 //! fence is there, and on which side of the accesses to device memory. The crate gdrcopy's tests include this file.
@@ -12,7 +12,7 @@ use libc::{PROT_NONE, PROT_READ, PROT_WRITE, SIGSEGV, SIGTRAP, siginfo_t, uconte
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// An access to the pages.
+    /// An access to the watched pages.
     Access,
     /// LFENCE.
     LoadFence,
@@ -41,7 +41,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     unsafe {
         let offset = (*info).si_addr().addr().wrapping_sub(START.load(Ordering::Relaxed));
         if offset >= LEN.load(Ordering::Relaxed) {
-            libc::signal(signal, libc::SIG_DFL); // No test has caused the fault. It happens again and ends the process.
+            libc::signal(signal, libc::SIG_DFL); // The fault is a bug. On return it recurs, and ends the process.
             return;
         }
         EVENTS.lock().expect("one thread").push(Event::Access);
@@ -49,7 +49,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Closes the pages that `on_fault` may have opened for the last instruction. Records the next one if it is a fence.
+/// Makes the watched pages inaccessible again, which `on_fault` may have made accessible for the last instruction.
+/// Records the next instruction if it is a fence.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three bytes
     // are read only if the first ones show that there are more.
@@ -72,9 +73,10 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a handler for good, except that handlers of faults uninstall themselves at a fault that no test has caused.
+/// Installs a signal handler that stays until the process ends. But handlers of SIGSEGV remove themselves at a fault
+/// that no test has caused.
 pub(crate) fn handle(signal: c_int, handler: Handler) {
-    // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
+    // SAFETY: a zeroed sigaction is a valid one, and the handler has the parameters that SA_SIGINFO requires.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -96,7 +98,8 @@ pub(crate) unsafe fn single_step(work: impl FnOnce()) {
     }
 }
 
-/// Steps through `work`, and returns its accesses to these pages and its fences. Panics if it accesses none of them.
+/// Runs `work` one instruction at a time, and returns its fences and its accesses to these pages, in order. Panics if
+/// it accesses none of the pages.
 pub(crate) fn stepped(case: &str, pages: *mut u8, len: usize, work: impl FnOnce()) -> Vec<Event> {
     handle(SIGSEGV, on_fault);
     handle(SIGTRAP, on_step);

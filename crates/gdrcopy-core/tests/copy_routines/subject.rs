@@ -1,8 +1,9 @@
-//! The routines under test, and copies by them. As in the library, words are copied by the functions for words.
+//! The copy routines under test, and functions that copy by a routine. As in the library, aligned words of 1, 2, 4 or 8
+//! bytes are copied by `write_word` and `read_word` instead.
 
 use crate::routines::{self, Routine};
 
-/// Returns all routines of this CPU, and the routine for cached mappings.
+/// Returns all copy routines that this CPU can run, and the one for cached mappings.
 pub(crate) fn routines() -> impl Iterator<Item = &'static Routine> {
     routines::supported().chain([&routines::CACHED])
 }
@@ -10,7 +11,7 @@ pub(crate) fn routines() -> impl Iterator<Item = &'static Routine> {
 /// # Safety
 /// The contract of [`routines::write`].
 pub(crate) unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function; the routines came from `routines`.
+    // SAFETY: contract of this function; the routine came from `routines`, so the CPU can run it.
     unsafe {
         if !routines::write_word(dst, src, len) {
             routines::write(routine, dst, src, len);
@@ -21,7 +22,7 @@ pub(crate) unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len:
 /// # Safety
 /// The contract of [`routines::read`].
 pub(crate) unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function; the routines came from `routines`.
+    // SAFETY: contract of this function; the routine came from `routines`, so the CPU can run it.
     unsafe {
         if !routines::read_word(dst, src, len) {
             routines::read(routine, dst, src, len);

@@ -1,7 +1,8 @@
 //! Records every access to device memory, one by one.
 //!
-//! The device side is a page without access rights. Each access to it faults; the handler opens the
-//! page for one instruction by the trap flag, then records what changed and closes it again.
+//! The tests copy to and from a page without access rights. Each access to it faults. The handler of the fault gives
+//! access to the page for one instruction, by the CPU's trap flag. After this instruction, another handler records the
+//! bytes that changed, and takes the access away again.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Arguments;
@@ -19,7 +20,7 @@ use crate::subject::{read, write};
 
 const LINE: usize = 64;
 const MAX_LEN: usize = 150;
-/// Bytes of the page that the copies may reach.
+/// The number of bytes, from the start of the page, that the copies may access.
 const WINDOW: usize = 5 * LINE;
 const POISON: u8 = 0xff;
 const TRAP_FLAG: i64 = 1 << 8;
@@ -27,7 +28,7 @@ const TRAP_FLAG: i64 = 1 << 8;
 /// The access of one instruction to the page, in offsets from the page's start.
 #[derive(Clone, Debug)]
 struct Access {
-    /// The first byte at which the instruction faulted.
+    /// The offset at which the instruction faulted.
     at: usize,
     /// The bytes that the instruction changed; empty for a load.
     stored: Range<usize>,
@@ -51,12 +52,13 @@ struct Trace {
     page: *mut u8,
     /// The page's contents before each access.
     clean: [u8; WINDOW],
-    /// The page's contents after all stores. The page is reset after each access, so that a repeated store is noticed.
+    /// The contents that all stores together have made. The page itself is reset to `clean` after each access, so that
+    /// a second store of the same byte counts as another change.
     result: [u8; WINDOW],
     accesses: Vec<Access>,
 }
 
-/// The trace in progress; the faults come on the thread that owns it.
+/// The trace in progress. It needs no lock, because the handlers run in the thread that owns it.
 static TRACE: AtomicPtr<Trace> = AtomicPtr::new(ptr::null_mut());
 
 impl Trace {
@@ -65,7 +67,7 @@ impl Trace {
         let page = page.start();
         let accesses = Vec::with_capacity(WINDOW);
         let mut trace = Trace { page, clean, result: clean, accesses };
-        // SAFETY: the page holds the window; the handlers use the trace only during the copy.
+        // SAFETY: the page has more than `WINDOW` bytes; the handlers use the trace only during the copy.
         unsafe {
             page.copy_from_nonoverlapping(clean.as_ptr(), WINDOW);
             TRACE.store(&mut trace, Ordering::Relaxed);
@@ -77,9 +79,9 @@ impl Trace {
         trace
     }
 
-    /// Records the bytes that an access changed, and resets them.
+    /// Records the bytes that the last access changed, and resets them to `clean`.
     fn note_stores(&mut self) {
-        // SAFETY: the page is open, holds the window, and nothing else uses it.
+        // SAFETY: the page is accessible and has more than `WINDOW` bytes, and nothing else uses it.
         let window = unsafe { &mut *self.page.cast::<[u8; WINDOW]>() };
         let mut stored = 0..0;
         for (at, byte) in window.iter_mut().enumerate() {
@@ -97,7 +99,7 @@ impl Trace {
         self.accesses.last_mut().expect("the access that faulted").stored = stored;
     }
 
-    /// Returns the starts of the accesses. Panics if one is a store.
+    /// Returns the offset of each access, in order. Panics if one is a store.
     fn loads(&self, case: Arguments) -> Vec<usize> {
         assert_eq!(self.stored_bytes(), 0, "{case}: a store");
         self.accesses.iter().map(|access| access.at).collect()
@@ -120,7 +122,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         let trace = TRACE.load(Ordering::Relaxed);
         let fault = (*info).si_addr().addr();
         if trace.is_null() || fault.wrapping_sub((*trace).page.addr()) >= PAGE {
-            libc::signal(signal, libc::SIG_DFL); // No test has caused the fault. It happens again and ends the process.
+            libc::signal(signal, libc::SIG_DFL); // The fault is a bug. On return it recurs, and ends the process.
             return;
         }
         let trace = &mut *trace;
@@ -170,14 +172,15 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that each aligned block with bytes of an item is loaded once for that item, and nothing else is.
+/// Checks that a gather loads each aligned block that contains bytes of a place once for that place, and loads nothing
+/// else. A block has the width of the routine's loads.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
     let to = host.each_mut().map(|bytes| bytes.as_mut_ptr());
     let trace = Trace::of(page, device, |page| {
         let items = [0, 1].map(|n| Item { dst: to[n], src: page.wrapping_add(places[n].at), len: places[n].len });
-        // SAFETY: the page holds the items and the lines around them.
+        // SAFETY: the page contains the items and the cache lines around them.
         unsafe { routines::gather(routine, shape, 2, |n| items[n]) };
     });
     let case = format_args!("{}: gather of {places:?}", routine.name());
@@ -190,7 +193,8 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Checks that each byte is stored once, each word by one store, and that the portable routine stores aligned words.
+/// Checks that a batch stores each byte of its places once, and an aligned word by one store. All stores of the
+/// portable routine must be aligned words.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();
@@ -215,7 +219,7 @@ fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Sh
     assert_eq!(trace.stored_bytes(), places[0].len + places[1].len, "{case}");
 }
 
-/// Returns the width of a routine's loads, and of its widest stores.
+/// Returns the width in bytes of a routine's loads, which is also the width of its widest stores.
 fn width(routine: &Routine) -> usize {
     match routine.name() {
         "portable" => 8,
@@ -238,7 +242,8 @@ fn blocks(place: Place, width: usize) -> Vec<usize> {
     (place.at - place.at % width..place.range().end).step_by(width).collect()
 }
 
-/// Checks that each store is naturally aligned and not too wide, and each byte is stored once.
+/// Checks that a write stores each byte once, and that each store is naturally aligned and at most as wide as the
+/// widest of the routine.
 fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let widest = width(routine);
     let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -261,12 +266,13 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Checks that each aligned block with bytes of the range is loaded once, and nothing else is.
+/// Checks that a read loads each aligned block that contains bytes of the range once, and loads nothing else. But an
+/// aligned word is read by one load of its size.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];
     let trace = Trace::of(page, device, |page| {
-        // SAFETY: the page holds the range and the lines around it.
+        // SAFETY: the page contains the range and the cache lines around it.
         unsafe { read(routine, bytes.as_mut_ptr(), page.add(at), len) }
     });
     let case = format_args!("{}: read of {len} bytes from {at}", routine.name());

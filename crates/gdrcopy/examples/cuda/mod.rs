@@ -10,7 +10,7 @@ use libloading::Library;
 /// CUDA, with device 0's primary context current in the thread that called `new`.
 pub(crate) struct Cuda(Library);
 
-/// A function of a PTX module.
+/// A GPU kernel, loaded from a text in PTX, the assembly language of NVIDIA's GPUs.
 pub(crate) struct Kernel(*mut c_void);
 
 /// The type of `cuLaunchKernel`.

@@ -129,7 +129,7 @@ impl<'m, T: Pod> Array<'m, T> {
 
     /// Reads the element with the index `at[i]` into `values[i]`, for all `i` at once. Order and speed are those of
     /// [`MappedSlice::read_many`]. An index may occur more than once. Not even a small element is certain to be read by
-    /// a single load; use [`Words`](crate::Words) for that.
+    /// a single load. [`Words`](crate::Words) reads each element by one load.
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if any index is outside this array,
@@ -166,7 +166,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.scatter(self.len, at, values)
     }
 
-    /// Returns the byte offset of the element `index`. Fails if the array does not have `count` elements from there on.
+    /// Returns the byte offset of the element `index`. Fails if fewer than `count` elements are left from there on.
     #[inline]
     fn offset(self, index: usize, count: usize) -> Result<usize> {
         match self.len.checked_sub(index) {

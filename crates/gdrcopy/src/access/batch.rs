@@ -69,7 +69,8 @@ impl<'m> Batch<'m> {
     pub fn write_to(&mut self, slice: MappedSlice<'m>, offset: usize, src: &[u8]) -> Result<()> {
         slice.owner().check()?;
         let dst = slice.place(offset, src.len())?;
-        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and accepts such accesses.
+        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and may be accessed like
+        // memory of the type `accessed_as`.
         unsafe { copy::write_unfenced(slice.accessed_as(), dst, src.as_ptr(), src.len()) };
         Ok(())
     }

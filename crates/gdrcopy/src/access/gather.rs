@@ -1,4 +1,4 @@
-//! Words that are read together.
+//! Words of mapped GPU memory that are read together.
 
 use std::fmt;
 
@@ -19,10 +19,10 @@ use crate::access::word::Word;
 ///
 /// # Where to put flags
 ///
-/// The measured core, of an x86-64 server, keeps 8 even and 8 odd lines in flight (bit 6 of a line's address decides).
-/// Put flags into neighboring cache lines, or an odd number of lines apart: then 16 flags take one round trip. If they
-/// are an even number of lines apart (128 bytes, 4 KiB), 16 flags take two round trips. Flags in random lines take a
-/// time in between. The more of them are read at once, the closer they come to 16 per round trip.
+/// The measured core, of an x86-64 server, loads at most 16 cache lines at a time: 8 whose address has bit 6 set, and 8
+/// whose address has not. Put flags into neighboring cache lines, or an odd number of lines apart: then 16 flags take
+/// one round trip. If they are an even number of lines apart (128 bytes, 4 KiB), 16 flags take two round trips. Flags
+/// in random lines take a time in between. The more are read at once, the closer they come to 16 per round trip.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -36,8 +36,8 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: the process `owner` has mapped all words, and all may be accessed like memory of the type
-    /// `accessed_as`.
+    /// Invariant: unless `owner` is `None`, that process has mapped all words, and all may be accessed like memory of
+    /// the type `accessed_as`.
     words: Box<[Word<'m, T>]>,
     accessed_as: MappingType,
     /// The process that collected the words, or `None` if another process has mapped one of them.
@@ -96,7 +96,7 @@ impl<'m, T: Pod> Words<'m, T> {
             let word = unsafe { *words.add(n) };
             Item { dst: values.wrapping_add(n).cast(), src: word.start(), len: size_of::<T>() }
         };
-        // SAFETY: all words are mapped, and accept such accesses (invariant).
+        // SAFETY: all words are mapped, and may be accessed like memory of the type `accessed_as` (invariant).
         unsafe { copy::gather(self.accessed_as, Shape::new(size_of::<T>(), 0), self.len(), item) };
     }
 }

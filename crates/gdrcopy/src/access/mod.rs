@@ -1,7 +1,7 @@
 //! Access to mapped GPU memory by slices, single words, arrays, batches of writes, and gathers.
 //!
-//! All functions copy between host memory and the mapping; no reference to GPU memory ever exists. The documentation at
-//! the crate's root states the order of the operations.
+//! All functions copy between host memory and the mapping; no Rust reference to GPU memory ever exists. The crate's
+//! front page (README.md) states in which order the GPU sees the operations.
 
 mod array;
 mod batch;

@@ -13,11 +13,11 @@ use gdrcopy_core::types::MappingType;
 
 use crate::error::{Error, Result};
 
-/// [`MappedSlice::fill`] writes this number of bytes at a time.
+/// The number of bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
 
 /// Returns the start and the length of a range of `all` bytes or elements. The range may reach beyond them. If the
-/// range ends before its start, or overflows, returns the start and the length for the error message.
+/// range ends before its start, or overflows, the error has the start and the length for the message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -74,7 +74,7 @@ pub struct MappedSlice<'m> {
 // SAFETY: the addresses are valid in every thread. Accesses are atomic or in assembly. Accesses wider than a word may
 // be volatile, but this memory is not a Rust allocation. So accesses of several threads are not a data race.
 unsafe impl Send for MappedSlice<'_> {}
-// SAFETY: as for `Send`.
+// SAFETY: for the same reasons as `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
 
 impl<'m> MappedSlice<'m> {
@@ -88,8 +88,8 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory is accessed like device memory. libgdrapi uses `memcpy` for cached memory, which is a data race
-        // in Rust's model if another thread writes.
+        // Cached memory is accessed like device memory, and not by `memcpy` as in libgdrapi. In Rust's model, `memcpy`
+        // would be a data race if another thread wrote the bytes at the same time.
         let accessed_as = match mapping_type {
             MappingType::Caching => MappingType::Device,
             other => other,
@@ -173,8 +173,8 @@ impl<'m> MappedSlice<'m> {
     pub fn write(self, offset: usize, src: &[u8]) -> Result<()> {
         self.owner.check()?;
         let dst = self.place(offset, src.len())?;
-        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and accepts such accesses
-        // (invariant).
+        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and may be accessed like
+        // memory of the type `accessed_as` (invariant).
         unsafe { copy::to_mapping_and_return(self.accessed_as, dst, src.as_ptr(), src.len()) };
         Ok(())
     }
@@ -190,8 +190,8 @@ impl<'m> MappedSlice<'m> {
     pub fn read(self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.owner.check()?;
         let src = self.place(offset, dst.len())?;
-        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and accepts such accesses
-        // (invariant).
+        // SAFETY: `place` has checked that the bytes are inside the slice, which is mapped and may be accessed like
+        // memory of the type `accessed_as` (invariant).
         unsafe { copy::from_mapping(self.accessed_as, dst.as_mut_ptr(), src, dst.len()) };
         Ok(())
     }
@@ -207,7 +207,8 @@ impl<'m> MappedSlice<'m> {
         for offset in (0..self.len).step_by(FILLED) {
             let dst = self.start.wrapping_add(offset);
             let len = FILLED.min(self.len - offset);
-            // SAFETY: these bytes are inside the slice, which is mapped and accepts such accesses (invariant).
+            // SAFETY: these bytes are inside the slice, which is mapped and may be accessed like memory of the type
+            // `accessed_as` (invariant).
             unsafe { copy::write_unfenced(self.accessed_as, dst, bytes.as_ptr(), len) };
         }
         copy::end_batch();
@@ -246,8 +247,8 @@ impl<'m> MappedSlice<'m> {
             let (offset, dst) = unsafe { &mut *items.add(n) };
             Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
-        // SAFETY: `check_items` has checked that the items are inside the slice, which is mapped and accepts such
-        // accesses (invariant).
+        // SAFETY: `check_items` has checked that the items are inside the slice, which is mapped and may be accessed
+        // like memory of the type `accessed_as` (invariant).
         unsafe { copy::gather(self.accessed_as, shape, count, item) };
         Ok(())
     }
@@ -261,8 +262,8 @@ impl<'m> MappedSlice<'m> {
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside this slice,
     /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
-    // Inlined, so that the caller need not store the words of `items`. Each such store would take the place of a write
-    // in the CPU's store buffer (see `Work` in gdrcopy-core).
+    // Inlined, so that the caller need not store the offsets and pointers of `items` in memory. Each such store would
+    // take the place of a write in the CPU's store buffer (see `Work` in gdrcopy-core).
     #[inline]
     pub fn write_many(self, items: &[(usize, &[u8])]) -> Result<()> {
         let shape = self.check_items(items.iter().map(|(offset, src)| (*offset, src.len())))?;
@@ -274,15 +275,15 @@ impl<'m> MappedSlice<'m> {
             Item { dst: self.start.wrapping_add(offset), src: src.as_ptr(), len: src.len() }
         };
         copy::begin_batch();
-        // SAFETY: `check_items` has checked that the items are inside the slice, which is mapped and accepts such
-        // accesses (invariant).
+        // SAFETY: `check_items` has checked that the items are inside the slice, which is mapped and may be accessed
+        // like memory of the type `accessed_as` (invariant).
         unsafe { copy::write_many_unfenced(self.accessed_as, shape, count, item) };
         copy::end_batch();
         Ok(())
     }
 
-    /// Returns the shape of items with these offsets and lengths. Fails if an item is not inside the slice, or if
-    /// another process has mapped the slice.
+    /// Returns the size and the alignment that items with these offsets and lengths have in common. Fails if an item is
+    /// not inside the slice, or if another process has mapped the slice.
     #[inline]
     fn check_items(self, items: impl Iterator<Item = (usize, usize)>) -> Result<Shape> {
         self.owner.check()?;
@@ -300,7 +301,8 @@ impl<'m> MappedSlice<'m> {
         }
     }
 
-    /// Reads the elements with the indexes `at`, out of `len` elements, as [`MappedSlice::read_many`] does.
+    /// Takes the slice as an array of `len` elements, and reads those with the indexes `at`, as
+    /// [`MappedSlice::read_many`] does.
     pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;
@@ -311,13 +313,13 @@ impl<'m> MappedSlice<'m> {
             let src = self.start.wrapping_add(index * size_of::<T>());
             Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
         };
-        // SAFETY: `check_elements` has checked that the elements are inside the slice, which is mapped and accepts such
-        // accesses (invariant). `values` has the same number of elements.
+        // SAFETY: `check_elements` has checked that the elements are inside the slice, which is mapped and may be
+        // accessed like memory of the type `accessed_as` (invariant). `at` and `values` have equal lengths.
         unsafe { copy::gather(self.accessed_as, shape, at.len(), item) };
         Ok(())
     }
 
-    /// Writes the elements with the indexes `at`, out of `len` elements, as one batch.
+    /// Takes the slice as an array of `len` elements, and writes those with the indexes `at`, as one batch.
     pub(super) fn scatter<T: Pod>(self, len: usize, at: &[usize], values: &[T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;
@@ -329,15 +331,15 @@ impl<'m> MappedSlice<'m> {
             Item { dst, src: values.wrapping_add(n).cast(), len: size_of::<T>() }
         };
         copy::begin_batch();
-        // SAFETY: `check_elements` has checked that the elements are inside the slice, which is mapped and accepts such
-        // accesses (invariant). `values` has the same number of elements.
+        // SAFETY: `check_elements` has checked that the elements are inside the slice, which is mapped and may be
+        // accessed like memory of the type `accessed_as` (invariant). `at` and `values` have equal lengths.
         unsafe { copy::write_many_unfenced(self.accessed_as, shape, at.len(), item) };
         copy::end_batch();
         Ok(())
     }
 
-    /// Returns the shape of the elements with the indexes `at`. Fails if an index is not less than `len`, or if another
-    /// process has mapped the slice.
+    /// Returns the size and the alignment that the elements with the indexes `at` have in common. Fails if an index is
+    /// not less than `len`, or if another process has mapped the slice.
     #[inline]
     fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;

@@ -1,4 +1,5 @@
-//! Tests accesses to memory without a GPU. Miri runs these tests too. The fuzz test makes the same accesses at random.
+//! Tests accesses to host memory in place of GPU memory. Miri runs these tests too. The fuzz test (tests/fuzz) makes
+//! the same accesses at random under gdremu.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -66,7 +66,7 @@ impl<T> Copy for Word<'_, T> {}
 
 // SAFETY: the address is valid in every thread, and all accesses to it are atomic.
 unsafe impl<T: Pod> Send for Word<'_, T> {}
-// SAFETY: as for `Send`.
+// SAFETY: for the same reasons as `Send`.
 unsafe impl<T: Pod> Sync for Word<'_, T> {}
 
 impl<'m, T: Pod> Word<'m, T> {
@@ -167,7 +167,7 @@ impl<'m, T: Pod> Word<'m, T> {
         self.owner
     }
 
-    /// Writes the word by one store without a fence, because the batch that calls it has fences.
+    /// Writes the word by one store without a fence. Only batches call this, and a batch has a fence at its end.
     #[inline]
     pub(super) fn store_unfenced(self, value: T) {
         self.owner.assert();

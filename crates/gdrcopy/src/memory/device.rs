@@ -28,7 +28,7 @@ use crate::error::Result;
 ///
 /// # Safety
 /// From construction to drop, and for any thread:
-/// - `address` and `len` return the same values;
+/// - `address` and `len` always return the same values;
 /// - the range is GPU memory that stays allocated;
 /// - writes to the range cannot break memory safety, because safe Rust code accesses the range only through this
 ///   value.

@@ -58,7 +58,7 @@ pub struct OwnedMapping<M: DeviceMemory = Box<dyn DeviceMemory>> {
     memory: Kept<M>,
 }
 
-/// Memory that a forked child does not free, because it belongs to the parent.
+/// Memory that is freed when this value is dropped, but not in a forked child, because it belongs to the parent.
 struct Kept<M> {
     memory: ManuallyDrop<M>,
     owner: Owner,

@@ -40,8 +40,8 @@ pub type OwnedWords<T> = Owned<Words<'static, T>>;
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
-    /// Invariant: nothing that code gets from the view lives longer than a borrow of this value, unless it keeps
-    /// `memory`.
+    /// The view, which is not `'static` in truth, but valid while `memory` exists. Invariant: what other code gets from
+    /// the view borrows this value, or keeps `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }

@@ -19,7 +19,7 @@ pub(super) mod private {
     /// Views that `Owned` can contain. The trait is private, because `Owned` is sound only if no implementation of
     /// `shorten` keeps the view that has the lifetime `'static`.
     pub trait Shorten {
-        /// The same view, of memory that exists for `'m`.
+        /// The same type of view, with the lifetime `'m`.
         type Of<'m>: Clone;
 
         /// Shortens the lifetime of a view.

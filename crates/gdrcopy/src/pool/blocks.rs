@@ -30,8 +30,8 @@ pub(crate) struct Blocks {
     pages: FreeRanges,
     /// The free ranges in each shared page. The key is the device address of the page.
     shared: BTreeMap<u64, FreeRanges>,
-    /// For each shared page, the size of its largest free range, and its start, so that pages without room are not
-    /// searched.
+    /// For each shared page, the size of its largest free range, and the page's address. Ordered by this size, so that
+    /// pages without room are not searched.
     largest: BTreeSet<(u64, u64)>,
     /// The number of blocks in use.
     pub(super) count: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Returns the metadata of a range of whole pages without a block in use.
+    /// Returns the metadata of a range of whole pages in which no block is in use.
     pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
         Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), largest: BTreeSet::new(), count: 0, used: 0 }
@@ -123,7 +123,8 @@ impl Blocks {
 struct FreeRanges {
     /// The end of each free range, by its start.
     ends: BTreeMap<u64, u64>,
-    /// The size and start of the free ranges in `ends`, so that ranges that are too small are not searched.
+    /// The size and start of each free range in `ends`, ordered by size, so that ranges that are too small are not
+    /// searched.
     sizes: BTreeSet<(u64, u64)>,
 }
 
@@ -201,7 +202,8 @@ mod tests {
     use crate::testing::cases;
 
     const PAGES: u64 = 12;
-    /// The start is aligned to a page and to nothing larger, so that addresses and offsets have different alignments.
+    /// The start is aligned to a page and to nothing larger, so that an address and its offset from the start can have
+    /// different alignments.
     const START: u64 = 0x7f00_0000_0000 + PAGE;
 
     fn len() -> impl Strategy<Value = u64> {
@@ -213,8 +215,8 @@ mod tests {
         ]
     }
 
-    /// Returns the steps of a test: `Ok` takes a block of this length and alignment, `Err` frees the block of this
-    /// number.
+    /// Returns the steps of a test: `Ok` takes a block of this length and alignment, and `Err` frees the block that
+    /// this number selects.
     fn step() -> impl Strategy<Value = Result<(u64, u64), usize>> {
         prop_oneof![
             3 => (len(), (0..20_u32).prop_map(|bits| 1_u64 << bits)).prop_map(Ok),

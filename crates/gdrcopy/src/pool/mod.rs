@@ -1,7 +1,8 @@
 //! A pool of small buffers in pinned GPU memory.
 //!
-//! A chunk owns its memory, its mapping, its metadata (blocks) and the lock of the metadata. A buffer keeps its chunk,
-//! and so does not need the pool. The pool keeps the chunks that buffers share.
+//! A pool divides large pieces of GPU memory, its chunks, into buffers. A chunk owns its memory, its mapping, the list
+//! of the parts that are in use, and the lock of this list. A buffer keeps its chunk alive, and so does not need the
+//! pool. The pool keeps the chunks that buffers share.
 #![forbid(unsafe_code)]
 
 pub(crate) mod blocks;
@@ -77,7 +78,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Chunks {
     shared: Vec<Arc<Chunk>>,
-    /// The chunks that have one buffer each. Only the buffer keeps its chunk.
+    /// The chunks of large buffers, which have one buffer each. Only this buffer keeps its chunk alive.
     own: Vec<Weak<Chunk>>,
 }
 
@@ -227,7 +228,7 @@ impl Pool {
         chunks.shared.iter().find_map(|chunk| PoolBuffer::take(chunk, len, align))
     }
 
-    /// Makes a chunk of `len` bytes, which are whole pages, at a multiple of `align`.
+    /// Makes a chunk of `len` bytes, which are whole pages, at an address that is a multiple of `align`.
     fn chunk(&self, len: u64, align: u64) -> Result<Arc<Chunk>> {
         let allocator = self.allocator.as_ref().ok_or(Error::PoolExhausted)?;
         let align = align.max(PAGE);
@@ -252,7 +253,8 @@ impl Pool {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
-        // The pool clones its chunks only under the lock, so no buffer starts to use a chunk now.
+        // Each buffer has a clone of its chunk's `Arc`. The pool makes these clones only under the lock, so no buffer
+        // starts to use a chunk now.
         let unused: Vec<_> = chunks.shared.extract_if(.., |chunk| Arc::strong_count(chunk) == 1).collect();
         drop(chunks);
         drop(unused);
@@ -277,8 +279,8 @@ impl Pool {
             report.used_bytes += blocks.used;
             report.largest_free = report.largest_free.max(blocks.largest_free());
         }
-        // `own` may keep a chunk that another thread has just given up. Such a chunk is unpinned after the lock is
-        // released.
+        // The local `own` may have the last reference to a chunk, if another thread has just dropped the chunk's
+        // buffer. Dropping `own` then unpins the chunk, so the lock is released before.
         drop(chunks);
         Ok(report)
     }

@@ -68,7 +68,8 @@ fn chunk_is_made_by_one_thread_and_seen_by_all_beside_a_trim() {
     let gdr = gpu.open();
     let counted = COUNTED.get_or_init(|| Counted { gpu, pool: &POOL, chunks: AtomicUsize::new(0) });
     let pool = POOL.get_or_init(|| Pool::new(&gdr, counted));
-    // This buffer keeps the chunk in use, so `trim` never frees the chunk, which has room at any time.
+    // This buffer keeps the chunk in use, so `trim` never frees the chunk. The chunk always has room for another
+    // buffer.
     let kept = pool.alloc(1).expect("memory");
     let rounds = if cfg!(miri) { 20 } else { 1_000_000 };
     thread::scope(|s| {

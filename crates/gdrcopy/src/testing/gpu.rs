@@ -85,7 +85,7 @@ struct Allocated {
     len: u64,
 }
 
-/// A pin. It starts at a page boundary, so its first bytes can be before the allocation. All others are inside.
+/// A pin. It starts at a page boundary, so its first bytes can be before the allocation. All other bytes are inside.
 #[derive(Clone, Copy, Debug)]
 struct Pinned {
     address: u64,
@@ -283,6 +283,7 @@ impl Source for Driver {
         let PinRequest { address, size, .. } = *request;
         let mut state = self.0.0.state.lock();
         // The request starts at a page boundary, but the range that the caller wants may start anywhere in that page.
+        // So the allocation is looked up by the last byte.
         let last = size.checked_sub(1).map(|ahead| address + ahead);
         let allocation = last.and_then(|last| state.allocation(last, 1));
         let allocation = allocation.filter(|&start| start < address + PAGE);

@@ -11,15 +11,15 @@ use crate::access::MappedSlice;
 /// Host memory, at first all zeros, in place of mapped GPU memory.
 pub(crate) struct Memory {
     region: Region,
-    /// Keeps the memory, which is accessed only by its address.
+    /// Owns the memory. The code accesses the memory only by the address in `region`, and never by this field.
     _zeros: Zeros,
 }
 
-/// The memory does not come from Rust's allocator, because threads may write to one place by accesses of different
-/// sizes, as they do with the memory of a GPU.
+/// The memory is mapped, and does not come from Rust's allocator, because threads may write to one place at the same
+/// time by accesses of different sizes, as they do with GPU memory. In Rust's own memory, that would be a data race.
 #[cfg(not(miri))]
 type Zeros = memmap2::MmapMut;
-/// Miri cannot map memory. The tests that it runs do not write to one place by accesses of different sizes.
+/// Miri cannot map memory. In the tests that it runs, threads do not write to one place by accesses of different sizes.
 #[cfg(miri)]
 type Zeros = Vec<u8>;
 
@@ -42,8 +42,8 @@ impl Memory {
         let start = zeros.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(align));
         let address = NonNull::new(start).expect("not at 0");
-        // The region stores the epoch of this process, which the first call of `fork::enter` sets. If another test made
-        // that call later, the region would seem to belong to another process.
+        // The region stores the epoch, a number that identifies this process, which the first call of `fork::enter`
+        // sets. If another test made that call later, the region would seem to belong to another process.
         fork::enter().expect("memory for a page");
         Memory {
             // SAFETY: `_zeros` keeps these bytes, which nothing else accesses.

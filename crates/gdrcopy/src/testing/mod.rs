@@ -4,8 +4,9 @@
 //! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed
 //! on most CPUs. Parts that need CUDA itself (dma-bufs, host memory) are absent. The program gdremu emulates them.
 //!
-//! ThreadSanitizer reports threads that copy the same bytes at the same time, although safe code may do so. The copies
-//! are atomic accesses of several sizes and volatile accesses, and the memory does not come from Rust's allocator.
+//! ThreadSanitizer reports a data race if threads copy the same bytes at the same time. Safe code may do so
+//! nevertheless, because the copies are atomic accesses (of several sizes) and volatile accesses, and the memory does
+//! not come from Rust's allocator.
 
 mod gpu;
 mod host_memory;

@@ -1,4 +1,4 @@
-//! Tests, under gdremu, that `HostMemory` keeps the primary context of its GPU.
+//! Tests, under gdremu, that `HostMemory` keeps the primary context of its GPU active until it is dropped.
 
 use gdrcopy::memory::{DeviceMemory, HostMemory};
 

@@ -62,7 +62,7 @@ fn accesses_of_the_crate_are_fenced() {
     });
 }
 
-/// Room for a `struct gdrx_map` of the C header, which has 40 bytes.
+/// Room for a `struct gdrx_map` of the C header, which has 40 bytes, and some bytes more.
 type Map = [u64; 6];
 
 /// `struct gdrx_copy` of the C header.
@@ -116,7 +116,8 @@ fn copies_of_the_c_libraries_are_fenced() {
             }
         }
 
-        // Once the process has attached mappings of two types to libgdrx, each access ends with a full fence.
+        // Type 3 is another type than that of the first mapping. Once the process has attached mappings of two types to
+        // libgdrx, each access ends with a full fence.
         assert_eq!(attach(&mut attached, 3, PAGE as u64, page.cast(), PAGE), 0);
         let copies = [Copy { offset: 64, host, size: 8 }];
         let written = stepped("write", page, PAGE, || assert_eq!(write_many(&attached, copies.as_ptr(), 1), 0));

@@ -24,7 +24,7 @@ pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--profile dmabuf-none", Ok("dma-bufs")),
     ("--driver-version 1.9 --cuda-version 13.3", Ok("dma-bufs")),
     ("--gdrdrv-errno EACCES --cuda-version 13.3", Ok("dma-bufs")),
-    // The driver may exist in spite of these errors, so dma-bufs must not replace it.
+    // With these errors of opening gdrdrv, the driver may be there and work later, so dma-bufs must not replace it.
     ("--gdrdrv-errno EMFILE --cuda-version 13.3", Err(libc::EMFILE)),
     ("--gdrdrv-errno ENFILE --cuda-version 13.3", Err(libc::ENFILE)),
     ("--gdrdrv-errno ENOMEM --cuda-version 13.3", Err(libc::ENOMEM)),

@@ -135,8 +135,8 @@ fn memory_outlives_the_context_of_its_thread() {
     drop(memory);
 }
 
-/// During a capture, CUDA refuses calls that allocate or free memory in a thread in the default mode, and the capture
-/// becomes invalid.
+/// While a stream is captured, CUDA refuses calls that allocate or free memory, and the capture becomes invalid, unless
+/// the calling thread is in the relaxed capture mode. The crate must set this mode for its calls.
 fn memory_comes_and_goes_while_a_graph_is_captured() {
     type Create = extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
     type Begin = extern "C" fn(*mut c_void, c_uint) -> c_int;

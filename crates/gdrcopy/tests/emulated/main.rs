@@ -1,4 +1,4 @@
-//! Tests that need a driver and a GPU, under gdremu.
+//! Tests that need a driver and a GPU. They run under gdremu, which emulates both.
 
 mod access;
 #[path = "../../../../tests/built/mod.rs"]
@@ -51,7 +51,8 @@ fn main() {
     runner.run();
 }
 
-/// Returns the paths of the libraries that the tests of fences load, in the parent of this program's directory.
+/// Returns the paths of the C libraries that the tests of fences load: cargo builds libgdrapi, and `link_gdrx` links
+/// libgdrx. They are in the parent of this program's directory.
 fn libraries() -> [PathBuf; 2] {
     let program = std::env::current_exe().expect("a path");
     let directory = program.ancestors().nth(2).expect("a profile's directory");

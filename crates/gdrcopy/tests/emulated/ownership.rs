@@ -30,7 +30,7 @@ pub(crate) fn pinned(cuda: &Cuda, size: usize) -> Pin {
     pin(&gdr, address, size).expect("GPU memory")
 }
 
-/// Forks. The child uses only this crate, and ends by `leave_child`.
+/// Forks the process. The child calls only functions of this crate, and ends by `leave_child`.
 pub(crate) fn fork() -> libc::pid_t {
     // SAFETY: tests run one at a time, so no other thread holds a lock that the child needs.
     unsafe { libc::fork() }
@@ -90,7 +90,7 @@ fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
     }
 }
 
-/// The driver maps whole pages, which may contain other memory than the pinned bytes.
+/// The driver maps whole pages, which may contain other memory than the pinned bytes. Calls must not reach that memory.
 fn map_has_the_pinned_bytes_only() {
     let cuda = Cuda::new();
     let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64) + 16;

@@ -48,7 +48,7 @@ fn watched_pool(on_drop: fn()) -> Pool {
     #[derive(Debug)]
     struct Watched(RawMemory, fn());
 
-    // SAFETY: the `RawMemory` meets the contract.
+    // SAFETY: the `RawMemory` meets the contract of `DeviceMemory`.
     unsafe impl DeviceMemory for Watched {
         fn address(&self) -> u64 {
             self.0.address()
@@ -136,7 +136,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
-    // `clear` waits for all streams, so that frees in the order of a stream are done.
+    // Memory is freed in the order of a stream. `clear` waits for all streams, so it waits until the memory is free.
     cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");
@@ -214,7 +214,7 @@ impl log::Log for Logged {
 
 impl Logged {
     fn listen() {
-        let _ = log::set_logger(&LOGGED); // Another test may have set this logger before.
+        let _ = log::set_logger(&LOGGED); // An error means that this logger is set already.
         log::set_max_level(log::LevelFilter::Warn);
     }
 
@@ -368,7 +368,8 @@ pub(crate) mod with_cudarc {
     }
 }
 
-/// After a reset, CUDA may give a new context and new memory the addresses of the old ones.
+/// After a reset, CUDA may give a new context and new memory the addresses of the old ones. Dropping the old memory
+/// must not free the new memory at its address.
 fn memory_of_a_reset_device_is_not_freed_again() {
     Logged::listen();
     let cuda = Cuda::new();

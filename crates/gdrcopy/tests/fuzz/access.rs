@@ -27,7 +27,7 @@ pub(crate) struct Borrowed<'m> {
     pub(crate) batches: Vec<Batch<'m>>,
 }
 
-/// Values that accesses need besides slices.
+/// The model of GPU memory, and the host memory that reads write to, which accesses need besides slices.
 pub(crate) struct Context<'w> {
     pub(crate) memory: &'w Memory,
     pub(crate) host: &'w mut Host,
@@ -170,8 +170,8 @@ fn many_items(slice: Slice<'_>, context: &Context<'_>, args: &Args) -> Vec<(usiz
     let mut numbers = Numbers(args.data);
     let extreme = args.sizes[0].of(slice.len);
     let span = args.sizes[1].inside(slice.len);
-    // Some lists have a few items that are longer than any routine copies at a time. Others have more items than a
-    // gather has in flight.
+    // Some lists have a few items that are longer than a copy routine handles at a time. Others have more items than a
+    // gather loads at a time.
     let (most, share) = [(40, 64), (4, 5), (1200, 2048)][numbers.below(3)];
     let longest = args.sizes[2].of(slice.len).min(context.host.room() / share);
     (0..numbers.below(most))

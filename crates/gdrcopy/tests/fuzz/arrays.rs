@@ -85,7 +85,7 @@ pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, mem
     scatter(part, elements, memory, args);
 }
 
-/// Returns indexes for a gather or scatter. Several can be equal, and one can be outside.
+/// Returns indexes for a gather or scatter. Several can be equal, and one can be outside the array.
 fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     let counts = [numbers.below(40), 250 + numbers.below(10), numbers.below(1200)];
     let count = counts[numbers.below(3)].min((1 << 18) / size_of::<T>().max(1));

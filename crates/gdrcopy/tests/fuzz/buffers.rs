@@ -5,7 +5,7 @@ use gdrcopy::Result;
 use crate::isolated::outcome;
 use crate::model::noise;
 
-/// The least number of bytes before and after the places that a call may write.
+/// The least number of bytes before and after the places that a call may write. They must not change.
 const GUARD: usize = 4096;
 
 /// Host memory for calls that read GPU memory. Each call may write some places in it, and must not change other bytes.
@@ -38,7 +38,7 @@ impl Host {
     ) {
         let mut rest = &mut self.bytes[GUARD + skipped..];
         let mut places = Vec::new();
-        // One byte separates two places.
+        // One byte that must not change separates two places.
         for &len in lens {
             let (place, after) = rest.split_at_mut(len);
             places.push(place);

@@ -22,7 +22,7 @@ pub(crate) struct Given {
     watch: Arc<Watch>,
 }
 
-/// Records where a [`Given`] is mapped, and how often it was dropped.
+/// Records where [`Given`] memory is mapped, and how often it was dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// The CPU address of the memory's mapping, or 0 while it is not mapped.
@@ -36,7 +36,7 @@ impl Watch {
     }
 }
 
-// SAFETY: the `Lent` memory meets the contract.
+// SAFETY: the `Lent` memory meets the contract of `DeviceMemory`.
 unsafe impl DeviceMemory for Given {
     fn address(&self) -> u64 {
         self.lent.address()
@@ -98,7 +98,8 @@ impl World {
     /// `Gdr::map_owned` comes back, and is mapped again in half of the cases.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
-        // The other fields of `mapped`, such as `alive`, are dropped after the owner.
+        // The match moves the owner out of `mapped` and ends it. Only then the other fields, such as `alive`, are
+        // dropped.
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {
@@ -148,7 +149,7 @@ impl World {
         let result = mapping.into_memory().map_err(|(_, error)| error);
         let memory = outcome(true, result).expect("predicted");
         assert_eq!((memory.address(), memory.len(), memory.watch.drops()), (start, len, 0));
-        // gdrdrv does not count dma-bufs as pins.
+        // The count does not include pins that are made by dma-bufs, so it may be 0.
         assert!(pins() < pins_before || pins_before == 0, "still pinned");
         assert!(!is_mapped(memory.watch.mapped_at.swap(0, Ordering::Relaxed)));
         memory

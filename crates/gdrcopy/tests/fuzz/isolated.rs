@@ -1,5 +1,5 @@
-//! Runs each sequence of calls in its own process, so that a crash does not end the test, and forgotten objects end
-//! with the process.
+//! Runs each sequence of calls in its own process, so that a crash does not end the test, and objects that were leaked
+//! by `mem::forget` end with the process.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Read, Write};
@@ -48,11 +48,11 @@ fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
 /// Adds a text to the list of calls.
 pub(crate) fn list(text: fmt::Arguments<'_>) {
     let mut writer = LIST.get().expect("a sequence is running");
-    // One write takes the whole text, because two threads may list calls at the same time.
+    // The text is formatted first and then written at once, because two threads may list calls at the same time.
     writer.write_all(text.to_string().as_bytes()).expect("the parent reads");
 }
 
-/// Lists a call that is about to be made. [`outcome`] ends the line.
+/// Adds a call that is about to be made to the list of calls. [`outcome`] adds its result, and ends the line.
 macro_rules! calling {
     ($($text:tt)+) => { $crate::isolated::list(format_args!($($text)+)) };
 }
@@ -87,7 +87,7 @@ pub(crate) fn outcome_or_panic<T>(panics: bool, predicted: bool, call: impl FnOn
     value
 }
 
-/// Lists the result of a call. Returns its value, or `None` if it has failed.
+/// Adds the result of a call to the list of calls. Returns its value, or `None` if the call has failed.
 #[track_caller]
 pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
     match result {
@@ -97,7 +97,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
         }
         Err(error) => {
             list(format_args!(" = {error:?}\n"));
-            // Errors that only extreme arguments cause must also have a text.
+            // Even errors that only extreme arguments cause must have a text.
             assert!(!error.to_string().is_empty());
             assert!(!matches!(error, Error::Gdr(GdrError::ForkedChild)), "no call of it forked");
             None

@@ -1,13 +1,13 @@
-//! Compares the safe API with a model, by random sequences of calls with extreme arguments, forgotten guards, and
-//! owners that are dropped in any order, under gdremu.
+//! Makes random sequences of calls of the safe API under gdremu, and compares their results and the memory with a
+//! model. Arguments are extreme, owners are dropped in any order, and some are leaked by `mem::forget`.
 //!
-//! The test attacks:
+//! The test checks:
 //! - bytes of the GPU: every byte of the arena (memory that is pinned in parts) and of the chunks of pools is known.
 //!   The program hands exact ranges to the API (the contract of `Gdr::pin` and `DeviceMemory`), which may not change
 //!   the bytes around them. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
-//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
-//!   when everything else is gone, in any thread;
+//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views that keep their
+//!   memory (the module `owned`) work when everything else is gone, in any thread;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left although everything was dropped.
 //!
@@ -21,7 +21,7 @@
 //!
 //! The test starts new sequences for `FUZZ_SECONDS` (default 5), for all profiles of gdremu together. Each profile gets
 //! at least one group of sequences. A failure prints a seed, and the calls of the shortest sequence that fails.
-//! `FUZZ_SEED` repeats the group with this seed. Name the profile's test, too:
+//! `FUZZ_SEED` repeats the group with this seed. Also pass the name of the test for the profile:
 //!
 //! ```text
 //! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz::dmabuf
@@ -60,7 +60,7 @@ use under_gdremu::{Runner, tests};
 /// The options of gdremu with which the test runs. Each profile is an emulated computer.
 const PROFILES: &[&str] =
     &["", "--profile traditional", "--profile gdrdrv-2.4", "--profile dmabuf", "--profile cached", "--profile device"];
-/// The number of sequences per seed.
+/// The number of sequences of calls that are run with one seed.
 const GROUP: u32 = 16;
 
 fn number(name: &str) -> Option<u64> {
@@ -73,8 +73,8 @@ fn number(name: &str) -> Option<u64> {
 
 fn main() {
     let mut runner = Runner::new("fuzz");
-    // gdremu must not report leaks, because forgotten objects stay pinned until the process ends. `World::end` checks
-    // that no pin is left after sequences that forget nothing.
+    // Pins that are left must not fail the test, because some sequences leak owners by `mem::forget`, and so leave
+    // pins. `World::end` checks that all other sequences leave no pin.
     runner.finds_leaks = false;
     runner.add(tests![sequences_change_only_what_the_model_says], PROFILES);
     runner.run();
@@ -101,7 +101,8 @@ fn sequences_change_only_what_the_model_says() {
             .run(&ops::sequences(), |sequence| isolated::run(|| world::run(&sequence)).map_err(TestCaseError::fail));
         match result {
             Ok(()) => (),
-            // The list of calls says more than the shortest sequence itself, which is the second field.
+            // `calls` lists the calls and their results. This says more than the shortest sequence that fails, which is
+            // the second field.
             Err(TestError::Fail(calls, _)) => {
                 panic!("FUZZ_SEED={seed} with {profile:?}, shortened: {calls}")
             }

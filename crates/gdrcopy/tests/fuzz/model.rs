@@ -10,7 +10,8 @@ use std::thread;
 use crate::cuda::Cuda;
 use crate::sizes::Numbers;
 
-/// The number of bytes that are read back at a time. It is small, so that the allocator keeps the buffer.
+/// The number of bytes that are read back from the GPU at a time. It is small, so that the heap reuses the buffer for
+/// each read instead of mapping new memory.
 const PIECE: usize = 64 << 10;
 
 /// The expected bytes of regions of GPU memory.
@@ -26,7 +27,7 @@ struct Region {
     /// The part of the region that was given to the library, which may not change the bytes around it.
     given: Range<u64>,
     /// The number of the pool that gets the memory, from 1 on. Memory for `Gdr::map_owned` has a number that no pool
-    /// has, and the arena has 0.
+    /// has, and the arena, which is memory that is pinned in parts, has 0.
     pool: usize,
 }
 
@@ -82,7 +83,7 @@ impl Memory {
         Entry { memory, start }
     }
 
-    /// Returns whether the pool with this number was given all of a range.
+    /// Returns whether all of the range is memory that was given to the pool with this number.
     pub(crate) fn is_of_pool(&self, range: &Range<u64>, pool: usize) -> bool {
         let regions = self.regions();
         let mut regions_of_pool = regions.iter().filter(|region| region.pool == pool);
@@ -122,7 +123,8 @@ impl Memory {
     }
 
     fn check_region(&self, region: &Region) {
-        // A forgotten batch makes no fence after its stores. This fence takes its place.
+        // A batch that was leaked by `mem::forget` has made no fence after its stores. This fence takes the place of
+        // the missing one.
         fence(Ordering::SeqCst);
         for (number, bytes) in region.bytes.chunks(PIECE).enumerate() {
             let start = region.start + (number * PIECE) as u64;

@@ -1,4 +1,4 @@
-//! The calls of a sequence.
+//! The calls of which random sequences consist, and how they are chosen.
 #![forbid(unsafe_code)]
 
 use proptest::collection::vec;
@@ -19,8 +19,8 @@ pub(crate) enum Kind {
 
 pub(crate) const KINDS: [Kind; 5] = [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::View];
 
-/// Calls that make, use or end owners. After a call that maps memory, accesses have a slice of this memory until
-/// `Leave`.
+/// Calls that make, use or end owners. After a call that maps memory, the accesses that follow can use a slice of this
+/// memory, until `Leave`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Open,
@@ -70,8 +70,8 @@ pub(crate) enum Access {
     EndBatch,
 }
 
-/// Arguments for any call. `which` selects an object by its number modulo the number of objects that exist, so that a
-/// shortened sequence keeps its meaning.
+/// Arguments for any call. `which` selects an object by its number modulo the number of objects that exist, so that the
+/// call finds one even after proptest has removed calls from the sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Args {
     pub(crate) which: usize,
@@ -84,16 +84,16 @@ pub(crate) struct Args {
 pub(crate) enum Op {
     Call(Call, Args),
     Access(Access, Args),
-    /// The calls of two threads. Each thread has one half of a slice.
+    /// The calls of two threads. Each thread gets one part of a slice.
     Threads(Args, [Vec<(Access, Args)>; 2]),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub(crate) ops: Vec<Op>,
-    /// True if an allocator is made before anything is opened.
+    /// True if the allocator of GPU memory is made before any driver is opened.
     pub(crate) allocator_first: bool,
-    /// The order in which the remaining owners are dropped.
+    /// The order in which the owners that are left at the end are dropped.
     pub(crate) end: Vec<Kind>,
 }
 

@@ -1,4 +1,4 @@
-//! Views that keep their memory. These views outlive all other owners, and threads use them in turn.
+//! Calls with views that keep their memory. The views can outlive all other owners, and threads use them in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl World {
         None
     }
 
-    /// Clones a mapped owner if it can be cloned.
+    /// Clones an owner of mapped memory if it can be cloned, and returns the clone.
     pub(crate) fn clone_mapped(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = any_of(&self.mapped, args)?;
         let owner = match &mapped.owner {
@@ -100,7 +100,8 @@ impl World {
         let memory = &self.memory;
         let is_left = match (args.data >> 1) & 1 {
             0 => view.used(memory, args),
-            // `join` waits until the thread-local variables of the thread are gone. The scope does not wait for that.
+            // `join` waits until the thread has destroyed its thread-local variables, so that this is not done during
+            // the next calls. The end of the scope does not wait for that.
             _ => thread::scope(|scope| scope.spawn(|| view.used(memory, args)).join().expect("the model agrees")),
         };
         self.views.extend(is_left);

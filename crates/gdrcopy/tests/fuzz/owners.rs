@@ -58,12 +58,12 @@ impl Mapped {
     }
 }
 
-/// Returns an element of the list, or `None` if the list is empty.
+/// Returns the element of the list that `args` selects, or `None` if the list is empty.
 pub(crate) fn any_of<'a, T>(list: &'a [T], args: &Args) -> Option<&'a T> {
     list.get(args.which % list.len().max(1))
 }
 
-/// Takes an element out of the list. Returns `None` if the list is empty.
+/// Takes the element that `args` selects out of the list. Returns `None` if the list is empty.
 pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
     if list.is_empty() {
         return None;
@@ -71,7 +71,7 @@ pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
     Some(list.swap_remove(args.which % list.len()))
 }
 
-/// Drops or forgets an element of the list. Returns false if the list is empty.
+/// Drops the element of the list that `args` selects, or leaks it by `mem::forget`. Returns false if the list is empty.
 pub(crate) fn discard<T>(list: &mut Vec<T>, args: &Args, forget: bool) -> bool {
     match take(list, args) {
         None => return false,

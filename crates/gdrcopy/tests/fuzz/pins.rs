@@ -54,7 +54,7 @@ impl World {
         let Some(clone) = any_of(&self.gdrs, args).cloned() else {
             return;
         };
-        // Half of the clones are closed. Closing a clone leaves the connection open.
+        // Half of the clones are closed. Closing a clone leaves the connection open for the other clones.
         if args.data & 1 == 0 {
             calling!("gdrs[{}].clone().close()", args.which);
             outcome(true, clone.close());
@@ -122,7 +122,8 @@ impl World {
             Some(first) => (first as usize).saturating_add(len),
             None => usize::MAX,
         };
-        // An emulated computer can export either all ranges in whole pages of the test's memory, or none.
+        // An emulated GPU can export either all ranges in whole pages of the test's memory, or none. So the first
+        // export of such a range decides what the test expects of the later ones.
         let is_certain = flags == PinFlags::DEFAULT && end <= pages && len > 0;
         let is_outside = len == 0 || end > 1 << 40;
         let export = match self.exports {

@@ -15,10 +15,10 @@ use crate::pins::map_flag;
 use crate::types::value;
 use crate::world::World;
 
-/// The largest number of bytes that a pool gets at a time.
+/// The largest number of bytes that a pool gets from its allocator at a time.
 const LIMIT: usize = 16 << 20;
 
-/// No call may change the bytes around lent memory. On each side, the test checks at least this number of them.
+/// The least number of bytes on each side of lent memory that the test checks. No call may change them.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {
@@ -46,7 +46,7 @@ impl PoolOf {
 pub(crate) struct Lender {
     cuda: CudaAllocator,
     memory: Memory,
-    /// The number of bytes from the end of the first margin to the lent memory.
+    /// The number of bytes between the lent memory and the margin of `MARGIN` bytes at the start of the allocation.
     skew: usize,
     pool: usize,
 }
@@ -63,7 +63,8 @@ impl Lender {
     pub(crate) fn lend(&self, len: usize) -> Result<Lent> {
         let whole = match len {
             ..=LIMIT => len + 2 * MARGIN + (1 << 16),
-            // `len` bytes must be refused, but an emulated GPU might have them. CUDA always refuses `usize::MAX`.
+            // The test expects an error for more than `LIMIT` bytes, but the emulated GPU may have enough memory. So
+            // CUDA is asked for `usize::MAX` bytes, which it always refuses.
             _ => usize::MAX,
         };
         let memory = self.cuda.allocate(whole)?;
@@ -187,7 +188,7 @@ impl World {
         Mapped { alive, ..Mapped::new(Owner::Buffer(Arc::new(buffer)), start, len) }
     }
 
-    /// Makes a view that keeps a buffer of a pool. No other buffer shares a cache line with this buffer.
+    /// Makes a view that keeps a buffer of a pool. No other buffer may share a cache line with this buffer.
     pub(crate) fn pool_view(&mut self, args: &Args) {
         let len = args.sizes[0].of(5000);
         let pool = self.pool(args);

@@ -60,7 +60,7 @@ pub(crate) fn sizes() -> impl Strategy<Value = Size> {
     ]
 }
 
-/// The bounds of requested ranges.
+/// The lower and the upper bound of a range.
 type Bounds = (Bound<usize>, Bound<usize>);
 
 fn bound(choice: u64, at: usize) -> Bound<usize> {

@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) views: Vec<OwnedView>,
-    /// The records about all memory that was passed to `Gdr::map_owned`.
+    /// For all memory that was passed to `Gdr::map_owned`, where it is mapped, and how often it was dropped.
     pub(crate) watches: Vec<Arc<Watch>>,
     /// True if dma-bufs can be exported, false if not, and `None` until that is known.
     pub(crate) exports: Option<bool>,
@@ -50,7 +50,7 @@ pub(crate) fn run(sequence: &Sequence) {
     let cuda = Arc::new(Cuda::new());
     let memory = Memory::new(&cuda);
     let arena = cuda.alloc(ARENA);
-    // The arena is never freed, because mappings may be forgotten.
+    // The arena is never freed, because some sequences leak its mappings by `mem::forget`.
     mem::forget(memory.add(arena, ARENA, 0..0, 0));
     list(format_args!("arena = {arena:#x}+{ARENA:#x}\n"));
     let mut world = World {
@@ -73,7 +73,8 @@ pub(crate) fn run(sequence: &Sequence) {
         world.allocator();
     }
     let mut ops = sequence.ops.iter();
-    // A `Leave` outside of all mappings makes `run` return. The next call of `run` makes the remaining calls.
+    // `World::run` returns at each `Leave`, even if no call that maps memory precedes it. Then the loop calls it again,
+    // for the calls that are left.
     while ops.len() > 0 {
         world.run(&mut ops, &mut Borrowed::default());
     }
@@ -81,7 +82,8 @@ pub(crate) fn run(sequence: &Sequence) {
 }
 
 impl World {
-    /// Makes calls until `Leave`, or until none is left. `borrowed` has slices of the mapped memory.
+    /// Makes calls until `Leave`, or until none is left. `borrowed` contains the slices of mapped memory that the calls
+    /// may access.
     fn run(&mut self, ops: &mut slice::Iter<'_, Op>, borrowed: &mut Borrowed<'_>) {
         while let Some(op) = ops.next() {
             match op {
@@ -107,7 +109,7 @@ impl World {
         Context { memory: &self.memory, host: &mut self.host }
     }
 
-    /// Makes calls in two threads. Each thread has one half of a slice. The halves may share a word.
+    /// Makes calls in two threads. Each thread gets one part of a slice that is split anywhere, even inside a word.
     fn run_threads(&self, borrowed: &Borrowed<'_>, args: &Args, threads: &[Vec<(Access, Args)>; 2]) {
         let Some(&whole) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
             return;
