@@ -1,4 +1,4 @@
-//! The interface by which the emulated driver and the libc hooks pin and map GPU memory.
+//! The interface by which the emulated driver and the functions that replace libc's pin and map GPU memory.
 
 use std::any::Any;
 
