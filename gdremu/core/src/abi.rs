@@ -42,7 +42,7 @@ macro_rules! commands {
                 match self { $(Command::$command => $number,)* }
             }
 
-            /// Returns the command's name in gdrdrv's header, without its prefix.
+            /// Returns the command's name in gdrdrv's header, without the prefix GDRDRV_IOC_.
             pub const fn name(self) -> &'static str {
                 match self { $(Command::$command => $name,)* }
             }

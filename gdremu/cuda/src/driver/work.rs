@@ -51,8 +51,8 @@ impl Turn {
         capture::check_stream(&mut self.state, self.current, self.stream)
     }
 
-    /// Returns the work that cuStreamQuery and cuStreamSynchronize consider, as with NVIDIA's driver. It is the
-    /// stream's own work, and for the default stream also the work that it waits for.
+    /// Returns the work that cuStreamQuery asks about and cuStreamSynchronize waits for, as with NVIDIA's driver. It is
+    /// the stream's own work, and for the default stream also the work of other streams that it waits for.
     pub(super) fn own_work(&self) -> Vec<Point> {
         match self.queue.stream {
             0 => self.work_before(),
@@ -135,7 +135,7 @@ pub(super) fn check(state: &State, context: ContextHandle) -> Result {
 }
 
 fn serve(id: QueueId) {
-    let _ = SigSet::all().thread_block(); // The program's threads handle signals.
+    let _ = SigSet::all().thread_block(); // Only the program's own threads must get signals.
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
