@@ -1,5 +1,6 @@
-//! Links empty libraries with the names of the CUDA runtime, libcudart.so.12 and .13. Each depends on libcuda.so.1.
-//! That is the name of gdremu's preloaded library, which has the functions of the runtime.
+//! Makes libraries without code that have the names of the CUDA runtime, libcudart.so.12 and .13. A program that needs
+//! the runtime finds one of them. Each depends on libcuda.so.1, which is the name of the library that gdremu preloads.
+//! That library has the functions of the runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     link(&out, "libcuda.so.1", &[]);
     for name in ["libcudart.so.12", "libcudart.so.13"] {
-        // In programs, the version of the runtime's symbols is the library's name: `cudaMalloc@libcudart.so.12`.
+        // Programs request the runtime's symbols with the library's name as version: `cudaMalloc@libcudart.so.12`.
+        // The dynamic loader expects the library to define this version.
         let versions = out.join(format!("{name}.map"));
         fs::write(&versions, format!("{name} {{ }};\n")).expect("OUT_DIR can be written");
         let script = format!("-Wl,--version-script={}", versions.display());

@@ -47,7 +47,8 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
             Err(Errno::EINTR) => continue,
             result => result?.expect("reads wait"),
         };
-        // A terminal signals the child, too. A signal from a process (ssi_code <= 0) reaches only gdremu.
+        // Only a signal that a process has sent to gdremu (ssi_code <= 0) is forwarded. One from the terminal, such as
+        // Ctrl-C, reaches the program, too.
         if signal.ssi_signo != Signal::SIGCHLD as u32 && signal.ssi_code <= 0 {
             // SAFETY: the child has not been waited for, so its id is not reused.
             unsafe { libc::kill(child.id().cast_signed(), signal.ssi_signo.cast_signed()) };
@@ -55,7 +56,8 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     }
 }
 
-/// Ends gdremu by the signal that ended the program, to return the program's status. Only the program dumps a core.
+/// Ends gdremu by the signal that ended the program, so that gdremu's caller gets the program's status. Only the
+/// program dumps a core.
 pub(crate) fn die_by(signal: i32) -> ExitCode {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: this process has no handler, and is about to end.

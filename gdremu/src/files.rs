@@ -35,7 +35,8 @@ impl FromStr for StandIn {
     }
 }
 
-/// Writes all emulated files into the session directory, where the hooks look for them.
+/// Writes all emulated files into the directory that all processes under this gdremu share. Their functions that
+/// open files look there first.
 pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
     let session = &config.session;
     if config.gpu.provider.emulates_gpus() {
@@ -56,7 +57,7 @@ pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
         fs::copy(file, session.stand_in(path)?)?;
     }
     if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
-        // Reading nv_get_pages_refcount returns the current number instead of this text.
+        // A program that reads nv_get_pages_refcount gets the current number of page tables instead of this text.
         for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
             let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;
             fs::write(&place, text)?;
@@ -95,8 +96,9 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     ]
 }
 
-/// Returns a line with start, end and flags for each PCI resource. As on recent GPUs, each resource has 64 bits, and so
-/// takes two lines. The first resource is the registers, the second GPU memory, which NVIDIA calls BAR1.
+/// Returns a line with start, end and flags for each PCI resource, as Linux's file `resource` has them. As on recent
+/// GPUs, each resource has 64-bit addresses, and so takes two lines. The first resource is the registers, the second
+/// GPU memory, which NVIDIA calls BAR1.
 fn resource(gpu: usize, bar1_size: u64) -> String {
     const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;
     let unused = format!("{0:#018x} {0:#018x} {0:#018x}\n", 0);

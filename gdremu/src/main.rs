@@ -135,7 +135,8 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// Returns the path of the preload library, which is beside this executable or in `../lib/gdremu`.
+/// Returns the path of the library to preload, which is beside this executable or in `../lib/gdremu`. The variable
+/// GDREMU_RUNTIME can name another one.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());

@@ -1,4 +1,4 @@
-//! The command line.
+//! The options of the gdremu command.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ Exit status: the program's, or its signal; 70 if it or a child launched a GPU ke
 not found.";
 
 impl Options {
-    /// Reads a command line. Puts the options of its profile in front of its own options.
+    /// Reads a command line. Puts the options of its profile in front of its own options, which override them.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let options = Options::try_parse_from(&line)?;
@@ -69,11 +69,13 @@ impl Options {
         Options::try_parse_from(name.iter().chain(&profile).chain(given))
     }
 
-    /// Returns the configuration that the options describe, for a session.
+    /// Returns the configuration that the options describe. Fails if options contradict each other. The session is the
+    /// directory that all processes under this gdremu share.
     pub fn checked_config(&self, session: Session) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {
-            // The program may change its working directory before it first uses the device.
+            // The path is made absolute, because each call of the driver opens the file, and the program may have
+            // changed its working directory before.
             let absolute = std::path::absolute(&*trace);
             *trace = absolute.map_err(|error| format!("--trace: {error}"))?;
         }

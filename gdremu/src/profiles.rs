@@ -7,9 +7,9 @@ use std::ffi::OsString;
 const PROFILES: &[(&str, &str)] = &[
     ("default", ""), // gdrdrv 2.6, persistent write-combining mappings, one GPU
     ("traditional", "--traditional"), // pins end when their memory is freed
-    // This profile has the defects of NVIDIA's gdrdrv, and driver handles beyond 32 bits.
+    // This profile has the defects of NVIDIA's gdrdrv, and handles of pins that do not fit into 32 bits.
     ("defects", "--module-defects --handle-base 0x100000000"),
-    ("high-handles", "--handle-base 0x123456789"), // driver handles beyond 32 bits
+    ("high-handles", "--handle-base 0x123456789"), // handles of pins that do not fit into 32 bits
 
     // ---- Mapping types ----
     ("cached", "--platform cached"), // a coherent platform, such as Grace Hopper
@@ -21,7 +21,7 @@ const PROFILES: &[(&str, &str)] = &[
     ("gdrdrv-2.5", "--driver-version 2.5"),
     ("gdrdrv-2.4.4", "--driver-version 2.4.4"), // rounds pins out to GPU pages, as all releases since 2.4.2 do
     ("gdrdrv-2.4", "--driver-version 2.4"), // does not round pins out
-    ("gdrdrv-2.3", "--driver-version 2.3 --cuda-version 12.4"), // with a GPU driver that pins parts of GPU pages
+    ("gdrdrv-2.3", "--driver-version 2.3 --cuda-version 12.4"), // CUDA 12.4's GPU driver pins parts of GPU pages
     ("gdrdrv-2.0", "--driver-version 2.0"),
 
     // ---- Without a usable gdrdrv ----
@@ -30,9 +30,9 @@ const PROFILES: &[(&str, &str)] = &[
     ("dmabuf-coherent", "--no-gdrdrv --cuda-version 13.3 --coherent"),
     // Two of four GPUs cannot map dma-bufs.
     ("dmabuf-mixed", "--no-gdrdrv --cuda-version 13.5 --gpus 4 --dmabuf no,mmap,export,mmap"),
-    // No GPU can map dma-bufs, as CUDA 13.5 reports.
+    // No GPU can map dma-bufs. CUDA 13.5 reports this as a device attribute.
     ("dmabuf-none", "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,export"),
-    // No GPU can map dma-bufs, but CUDA 13.3 does not report it.
+    // No GPU can map dma-bufs, but CUDA 13.3 has no device attribute that reports this.
     ("dmabuf-export", "--no-gdrdrv --cuda-version 13.3 --dmabuf export"),
     ("dmabuf-no", "--no-gdrdrv --cuda-version 13.3 --dmabuf no"), // the GPU cannot export dma-bufs
     ("dmabuf-no-gpu", "--no-gdrdrv --cuda-version 13.3 --gpus 0"),

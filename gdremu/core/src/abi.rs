@@ -1,5 +1,5 @@
-//! The commands of gdrdrv, with their numbers and the layout of their arguments. The library under test has its own
-//! declaration of the same commands. A mistake in one of the two makes tests fail.
+//! The commands of gdrdrv, with their numbers and the layout of their arguments. The library that is tested with gdremu
+//! (libgdrapi) declares the same commands once more, so a mistake in one of the two declarations makes tests fail.
 #![forbid(unsafe_code)]
 
 use crate::errno::Errno;
@@ -13,7 +13,8 @@ const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }
 
-/// The size in the number of most commands. gdrdrv's header gives `_IOWR` a pointer to the argument, not the argument.
+/// The size that is part of most commands' numbers. It is the size of a pointer, because gdrdrv's header passes a
+/// pointer type to `_IOWR`, not the type of the argument itself.
 const POINTER: u32 = 8;
 
 pub fn is_gdrdrv(number: u32) -> bool {
@@ -41,7 +42,7 @@ macro_rules! commands {
                 match self { $(Command::$command => $number,)* }
             }
 
-            /// Returns the command's name in gdrdrv's header, without its prefix.
+            /// Returns the command's name in gdrdrv's header, without the prefix GDRDRV_IOC_.
             pub const fn name(self) -> &'static str {
                 match self { $(Command::$command => $name,)* }
             }
@@ -126,9 +127,9 @@ impl Command {
 /// The bit of [`pin_buffer_v2::FLAGS`] that requests access to the pages over PCIe.
 pub const PIN_FLAG_FORCE_PCIE: u64 = 1;
 
-/// A value of [`get_attr::ATTR`]. Its attribute is 1 if pins outlive a free of their memory.
+/// A value of [`get_attr::ATTR`]: asks for the attribute that is 1 if pins last even when their memory is freed.
 pub const ATTR_USE_PERSISTENT_MAPPING: u64 = 1;
-/// A value of [`get_attr::ATTR`]. Its attribute is 1 if the driver knows [`PIN_FLAG_FORCE_PCIE`].
+/// A value of [`get_attr::ATTR`]: asks for the attribute that is 1 if the driver knows [`PIN_FLAG_FORCE_PCIE`].
 pub const ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE: u64 = 2;
 
 #[derive(Clone, Copy)]
@@ -156,7 +157,7 @@ pub enum MappingType {
     Wc = 1,
     /// The CPU caches the memory, and the caches are coherent.
     Caching = 2,
-    /// Device memory in the sense of arm64.
+    /// The CPU does not cache the memory, which has the memory type that arm64 calls Device.
     Device = 3,
 }
 

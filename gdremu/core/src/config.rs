@@ -14,7 +14,7 @@ use crate::fault::Faults;
 use crate::session::Session;
 use crate::version::Version;
 
-/// The environment variable that carries a [`Config`].
+/// The environment variable in which gdremu passes a [`Config`] to its libraries in the program's process.
 pub const VARIABLE: &str = "GDREMU_CONFIG";
 
 /// The first CUDA version in which a dma-buf of GPU memory can be mapped.
@@ -233,7 +233,8 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// The process exits with this status, and so does gdremu if the process is a child of a program that succeeds.
+    /// A process that launches a GPU kernel that gdremu does not run exits with this status. If this process is a child
+    /// of the program, and the program succeeds, gdremu exits with this status, too.
     Exit(u8),
     Warn,
 }

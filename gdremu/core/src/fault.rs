@@ -23,7 +23,8 @@ struct Fault {
     calls: RangeInclusive<u64>,
 }
 
-/// The faults to inject (see the help of `--fault`), and the number of calls so far, by names in capital letters.
+/// The faults to inject (see the help of `--fault`), and how often each call was made so far. `made` has the names of
+/// the calls in capital letters.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,

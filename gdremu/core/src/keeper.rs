@@ -1,7 +1,8 @@
 //! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that not only the exporter can map it.
 //!
-//! The exporter of a dma-buf sends the launcher the file with its memory. Receivers of the descriptor ask the launcher
-//! for that file. The launcher holds it while the dma-buf is open or mapped, even if the exporter has ended.
+//! The process that exports a dma-buf sends the launcher the file that holds the memory. Processes that receive the
+//! descriptor of the dma-buf ask the launcher for that file. The launcher keeps the file open while any process has the
+//! dma-buf open or mapped, even if the exporter has ended.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -21,25 +22,26 @@ use crate::gpu::Exported;
 use crate::session::{Identity, Session};
 use crate::sockets;
 
-/// A message to the launcher. Each dma-buf is named by its record, a file in the session directory.
+/// A message to the launcher. It names a dma-buf by the file that stands for it in the session directory, which all
+/// processes under one gdremu share.
 #[derive(Serialize, Deserialize)]
 enum Request {
-    /// Asks the launcher to keep a dma-buf. The descriptor of the message is the file with its memory.
+    /// Asks the launcher to keep a dma-buf. The message carries a descriptor of the file with the dma-buf's memory.
     Keep(OsString, Exported),
-    /// Asks for a dma-buf. The descriptor of the message is the socket for the answer.
+    /// Asks for a dma-buf. The message carries a descriptor of the socket to which the launcher sends its answer.
     Find(OsString),
 }
 
-/// The launcher's side: the socket for requests, and the dma-bufs that it keeps.
+/// The launcher's part: the socket on which it gets requests, and the dma-bufs that it keeps.
 pub struct Keeper {
     session: Session,
     socket: UnixDatagram,
     kept: HashMap<OsString, (Exported, Arc<OwnedFd>)>,
-    /// The files in `kept`. One file can hold the memory of many dma-bufs.
+    /// The files in `kept`, by device and inode number, to keep a file only once if it has the memory of many dma-bufs.
     files: HashMap<Identity, Weak<OwnedFd>>,
-    /// When `kept` has this many dma-bufs, those that are closed are removed.
+    /// When `kept` has this many dma-bufs, those that no process has open or mapped are removed.
     purge_at: usize,
-    /// The process that exported the last dma-buf.
+    /// The id of the process whose dma-buf was kept last. When another process exports one, `kept` is cleaned up, too.
     last: Option<String>,
 }
 
@@ -51,7 +53,7 @@ impl Keeper {
         Ok(Keeper { session, socket, kept: HashMap::new(), files: HashMap::new(), purge_at: 0, last: None })
     }
 
-    /// Serves all processes of the session. A message that cannot be understood is dropped.
+    /// Serves all processes under this gdremu. A message that cannot be understood is dropped.
     pub fn serve(mut self) {
         loop {
             let Ok((message, descriptor)) = sockets::receive(&self.socket) else { continue };
@@ -71,8 +73,8 @@ impl Keeper {
         }
         self.last = owner;
         let Ok(status) = fstat(&file) else { return };
-        // With --provider emugpu, the file is /dev/emugpu. It is not kept, because it frees a process's memory and pins
-        // only when no copy of the process's descriptor is open.
+        // With --provider emugpu, the file is /dev/emugpu. The launcher does not keep it, because that device frees the
+        // exporter's memory and pins only when all copies of the exporter's descriptor are closed.
         if status.st_mode & libc::S_IFMT != libc::S_IFREG {
             return;
         }
@@ -87,7 +89,8 @@ impl Keeper {
         self.files.retain(|_, file| file.strong_count() > 0);
     }
 
-    /// Sends a dma-buf to `to`, or nothing if it does not exist. The process that asked then sees that `to` is closed.
+    /// Sends a dma-buf's description and file to the socket `to`. If the dma-buf does not exist, sends nothing. The
+    /// process that asked then sees that the launcher has closed its socket.
     fn answer(&self, name: &OsStr, to: BorrowedFd<'_>) {
         if let Some((exported, file)) = self.kept.get(name)
             && let Ok(answer) = serde_json::to_vec(exported)

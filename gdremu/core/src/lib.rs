@@ -1,5 +1,5 @@
-//! Emulates gdrdrv and CUDA GPUs for unmodified programs; `../README.md` has a map of the crates. This crate has the
-//! state machines, with unit tests. Other crates have the hooks of libc and CUDA functions.
+//! Emulates gdrdrv and CUDA GPUs for unmodified programs; `../README.md` has a map of the crates. This crate emulates
+//! the driver and the GPUs' memory, with unit tests. Other crates have the functions that replace libc's and CUDA's.
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 

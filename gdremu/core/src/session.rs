@@ -1,9 +1,10 @@
-//! State that all processes under one gdremu share: a directory with a record for each open device.
+//! The directory that all processes under one gdremu share. It has a file, called a record, for each open `/dev/gdrdrv`
+//! and for each exported dma-buf. Nothing is ever written into a record.
 //!
-//! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of its record and
-//! holds a lock on it. So Linux tracks every use of the open device (dups, forked children, receivers over a socket,
-//! mappings, and processes that were killed). The lock is free exactly when the last of them is gone. The record's
-//! *size* is the number of page tables that its device has pinned.
+//! The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of a new record and holds a lock on it. So
+//! Linux tracks every use of the open device (dups, forked children, receivers over a socket, mappings, and processes
+//! that were killed). The lock is free exactly when the last of them is gone. The *size* of a device's record is set to
+//! the number of page tables that the device has pinned.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Empty libraries that stand for the CUDA runtime. build.rs links them.
+/// The libraries without code that programs find as the CUDA runtime. build.rs makes them.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.12", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12"))),
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
@@ -32,13 +33,14 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// True for an exported dma-buf. Its lock is shared, so that descriptors opened through /proc/PID/fd can hold it.
+    /// True for an exported dma-buf. Locks on its record are shared locks, because a descriptor that is opened through
+    /// /proc/PID/fd needs a lock of its own.
     is_export: bool,
 }
 
-/// The event that a process has loaded the preload library, for [`Session::record`].
+/// An event for [`Session::record`]: a process has loaded the library that gdremu preloads.
 pub const LOADED: &str = "loaded";
-/// The event that a process launched a GPU kernel that gdremu does not run, for [`Session::record`].
+/// An event for [`Session::record`]: a process has launched a GPU kernel that gdremu does not run.
 pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
@@ -58,7 +60,8 @@ impl Session {
         self.directory.join("exports")
     }
 
-    /// Splits the path of an exported dma-buf's record into the session, which may be another gdremu's, and the name.
+    /// Splits the path of the file that stands for an exported dma-buf into the session, which is the directory of this
+    /// or of another gdremu, and the name of the file.
     pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
         let exports = path.parent()?;
         let directory = exports.parent()?;
@@ -70,19 +73,21 @@ impl Session {
         self.directory.join("lib")
     }
 
-    /// Returns the directory of emulated files, where `/proc/modules` is `proc/modules`.
+    /// Returns the directory with the emulated files. A program that opens `/proc/modules` gets `proc/modules` in it.
     pub fn files(&self) -> PathBuf {
         self.directory.join("files")
     }
 
-    /// Returns the path of the file that replaces `path`, which is absolute. Creates its parent directories.
+    /// Returns the path of the file that programs get instead of the absolute path `path`. Makes the directories above
+    /// this file.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
         Ok(place)
     }
 
-    /// Returns a path of the library without blanks and colons, at which the dynamic loader splits `LD_PRELOAD`.
+    /// Returns a path of the library, or of a link to it, without blanks and colons. The dynamic loader splits
+    /// `LD_PRELOAD` at these.
     pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
         if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Ok(library.to_owned());
@@ -92,7 +97,8 @@ impl Session {
         Ok(link)
     }
 
-    /// Links the stand-in library under each name of NVIDIA's libraries, so that the dynamic loader finds it by them.
+    /// Makes links to gdremu's library that have the names of NVIDIA's libraries, so that the dynamic loader finds
+    /// gdremu's library by these names.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1"];
         for name in names {
@@ -109,7 +115,7 @@ impl Session {
         new_record(Record { path: self.devices(), is_export: false }, read, write, 0)
     }
 
-    /// Makes a file of `len` bytes for memory that the program exports, and a locked descriptor of it.
+    /// Makes the file that stands for an exported dma-buf of `len` bytes, and a locked descriptor of this file.
     pub fn open_export(&self, len: u64) -> io::Result<(Record, File)> {
         new_record(Record { path: self.exports(), is_export: true }, true, true, len)
     }
@@ -118,12 +124,14 @@ impl Session {
         Record { path: self.exports().join(name), is_export: true }
     }
 
-    /// Returns the number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
+    /// Returns the number of page tables that all processes have pinned. A program reads it from
+    /// /proc/driver/gdrdrv/nv_get_pages_refcount.
     pub fn refcount(&self) -> u64 {
         self.records().iter().map(|record| if record.is_open() { record.pins() } else { 0 }).sum()
     }
 
-    /// Returns a line of text for each device whose owner has ended with pins.
+    /// Returns a line of text for each opened `/dev/gdrdrv` through which memory was still pinned when its last user
+    /// ended.
     pub fn leaks(&self) -> Vec<String> {
         let mut leaks = Vec::new();
         for record in self.records() {
@@ -136,7 +144,8 @@ impl Session {
 
     /// Records that an event happened in a process. [`Session::has`] reports it.
     pub fn record(&self, event: &str) {
-        // The record is a directory, because the program may have no descriptor left. The directory may exist already.
+        // This makes a directory, not a file, because the program may have no descriptor left, which a new file needs.
+        // An error is ignored, because the directory may exist already.
         let _ = fs::create_dir(self.directory.join(event));
     }
 
@@ -156,17 +165,18 @@ impl Session {
 }
 
 impl Record {
-    /// Returns the device number and the inode number of the file. The program's descriptor has the same.
+    /// Returns the device number and the inode number of the file. fstat returns the same for the program's descriptor.
     pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Returns whether any process still has the device of this record open or mapped.
+    /// Returns whether any process still has the device or dma-buf open or mapped, and so a lock on the file.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
             Ok(file) if self.is_export => file.try_lock().is_err(),
             Ok(file) => file.try_lock_shared().is_err(),
-            // The process may have no descriptor left. Then the record counts as open, so that a pin keeps its memory.
+            // If this process has no descriptor left, the device or dma-buf counts as open, so that no memory is freed
+            // that another process may still use.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
@@ -180,12 +190,13 @@ impl Record {
     }
 
     pub fn set_pins(&self, pins: u64) {
-        // The program may have no descriptor left, so the path is used. If the record is gone, nothing reads the size.
+        // truncate needs no descriptor, of which the program may have none left. An error is ignored: if the file is
+        // gone, nothing reads its size.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
     pub fn remove(&self) {
-        // If the session directory is gone, so is the record.
+        // An error is ignored: if the directory of the session is gone, so is this file.
         let _ = fs::remove_file(&self.path);
     }
 
@@ -203,7 +214,8 @@ impl Record {
     }
 }
 
-/// Makes a record of `len` bytes in the directory `place.path`. Returns the record and a locked descriptor of it.
+/// Makes a file of `len` bytes in the directory `place.path`, which stands for an open device or an exported dma-buf.
+/// Returns the record with the path of the file, and a locked descriptor of the file.
 fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();

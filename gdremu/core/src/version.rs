@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Version {
     pub major: u16,
     pub minor: u16,
-    /// The patch number. Programs cannot read it from gdrdrv.
+    /// The patch number, which gdrdrv does not report to programs.
     pub patch: u16,
 }
 

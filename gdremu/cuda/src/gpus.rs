@@ -14,7 +14,7 @@ use gdremu_core::gpu::{HostProvider, Shared};
 use crate::error::{Error, Result};
 use crate::state as process;
 
-/// Counts changes of the address space, so that running GPU kernels notice them and look addresses up again.
+/// Counts changes of the device addresses, so that running GPU kernels notice them and look addresses up again.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Records that memory was mapped or unmapped, or that the access to it changed.
@@ -49,7 +49,7 @@ pub(crate) fn change<T>(
     let mut process = process::lock();
     let result = match process.gpu.host().change(&mut call) {
         Err(address_space::Error::NoMemory) => {
-            process.reap_all(); // This frees the memory of closed descriptors.
+            process.reap_all(); // This frees memory that dma-bufs and pins held until their descriptors were closed.
             process.gpu.host().change(call)
         }
         result => result,
@@ -70,7 +70,8 @@ pub(crate) fn free_bytes(gpu: usize) -> u64 {
     process.gpu.host().memory().free_bytes(gpu)
 }
 
-/// Frees or unmaps memory of the program. Revokes its pins before any other thread can use the GPUs.
+/// Frees or unmaps memory of the program, and ends the non-persistent pins of this memory before any other thread can
+/// use the GPUs.
 pub(crate) fn take_away(
     call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, address_space::Error>,
 ) -> Result {
@@ -81,8 +82,8 @@ pub(crate) fn take_away(
     Ok(())
 }
 
-/// Returns the GPUs that CUDA shows the program, by CUDA's number. These are the entries of CUDA_VISIBLE_DEVICES up to
-/// the first one that names no GPU. The variable is read once, as by NVIDIA's driver.
+/// Returns the GPUs that CUDA shows the program, in the order of CUDA's device numbers. These are the entries of
+/// CUDA_VISIBLE_DEVICES up to the first one that names no GPU. The variable is read once, as by NVIDIA's driver.
 pub(crate) fn visible() -> &'static [usize] {
     static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
     VISIBLE.get_or_init(|| match env::var("CUDA_VISIBLE_DEVICES") {

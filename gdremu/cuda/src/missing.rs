@@ -22,7 +22,8 @@ fn refuse(symbol: &str, said: &AtomicBool) -> i32 {
 }
 
 /// Exports failing functions. A name is one of the beginnings before the colon followed by one of the words after it:
-/// `"cu" "cuda": GraphClone` exports cuGraphClone and cudaGraphClone. Suffixes of more variants are in parentheses.
+/// `"cu" "cuda": GraphClone` exports cuGraphClone and cudaGraphClone. A word can have suffixes in parentheses, and each
+/// suffix makes one more name.
 macro_rules! refused {
     ($($($begin:literal)+: $($end:ident $(($($suffix:ident)*))?)*;)*) => {
         $(refused!(@ [$($begin)+] $($end $(($($suffix)*))?)*);)*

@@ -50,7 +50,7 @@ fn gpu_of(device: Device) -> Result<usize> {
     (0..gpus::count()).find(|gpu| handle(*gpu) == device).ok_or(Error::INVALID_ARGUMENT)
 }
 
-/// nvmlPciInfo_t: a short address, the numbers in it, ids, and a longer address.
+/// nvmlPciInfo_t: the PCI address as a short text and as numbers, the PCI ids, and the address as a longer text.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct PciInfo {
@@ -83,11 +83,12 @@ fn pci_info(gpu: usize) -> PciInfo {
     }
 }
 
-/// The versions of nvmlGpuFabricInfoV_t, with their sizes. All fields after the version are set to 0: NVML_SUCCESS, no
-/// clique, no fabric, unknown health.
+/// Versions 2 and 3 of nvmlGpuFabricInfoV_t. The low bits are the size of the structure in bytes. All fields after the
+/// version are set to 0, which means NVML_SUCCESS, no clique, no fabric, unknown health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
-/// nvmlFieldValue_t: the requested field and its time, the type of the value, a status, and the value.
+/// nvmlFieldValue_t: the program's question (the number of a field) with the time of the answer, then the type of the
+/// value, a status, and the value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FieldValue {
@@ -97,7 +98,7 @@ pub(crate) struct FieldValue {
     value: u64,
 }
 
-const C2C_LINK_COUNT: u32 = 170; // Its value is an unsigned int.
+const C2C_LINK_COUNT: u32 = 170; // This is the number of a field whose value is an unsigned int.
 
 const _: () = assert!(size_of::<FieldValue>() == 40 && size_of::<PciInfo>() == 68);
 

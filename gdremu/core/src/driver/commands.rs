@@ -14,7 +14,7 @@ use crate::version::Version;
 use super::pin::{Pin, Pins};
 use super::{CLOCK_KHZ, Driver};
 
-/// The start of the GPU page that ends with the last 64-bit address.
+/// The start of the last GPU page below 2^64.
 const LAST_PAGE: u64 = u64::MAX - (GPU_PAGE - 1);
 
 impl Driver {
@@ -94,7 +94,8 @@ impl Call<'_> {
         }
         let ragged_size = end - va;
         let pinned_size = ragged_size.next_multiple_of(GPU_PAGE);
-        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. 2.4.2 itself reports version 2.4.
+        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. The patch number is that of --driver-version.
+        // Programs do not see it, because gdrdrv 2.4.2 reports version 2.4.
         let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
         let mapped_size = if rounds_out { pinned_size } else { ragged_size };
         if config.p2p_dummy {

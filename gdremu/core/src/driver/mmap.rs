@@ -69,7 +69,8 @@ impl Driver {
             requested => requested,
         };
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
-        // With `module_defects`, a handle that does not exist finds another pin, so the handle of that pin is recorded.
+        // This records the handle of the pin, not the one that the program passed, because with `module_defects` a
+        // handle that does not exist finds another pin.
         let pin = Some(MappedPin { handle: pin.handle, origin });
         self.vmas.insert(addr, len, Shown { file, pin });
         self.next_mmap += 1;
@@ -81,8 +82,8 @@ impl Driver {
         self.vmas.insert(addr, len, Shown { file, pin: None });
     }
 
-    /// Records that a range of addresses was unmapped. A pin that loses any part of its mapping forgets the whole
-    /// mapping. Returns the open devices and dma-bufs of which a mapping was in the range.
+    /// Records that a range of addresses was unmapped. A pin that loses any part of its mapping counts as unmapped.
+    /// Returns the open devices and the dma-bufs that had something mapped in the range.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let mut touched = Vec::new();
         for (_, _, shown) in self.vmas.remove(addr, len) {
@@ -92,7 +93,7 @@ impl Driver {
         touched
     }
 
-    /// Records that mremap(2) moved a range. Its pins count as unmapped, although their memory is mapped elsewhere.
+    /// Records that mremap(2) moved a range. Its pins count as unmapped, although their memory is now mapped at `to`.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
         for (addr, len, shown) in self.vmas.remove(from, len) {
             self.vmas.insert(to + (addr - from), len, shown);
@@ -102,7 +103,8 @@ impl Driver {
 
     /// Marks a pin as unmapped after a part of its mapping, or all of it, has ended. gdrdrv does the same.
     fn closed(&mut self, shown: Shown) {
-        // This emulates a defect: munmap after the unpin finds the pin by handle, and may mark another pin unmapped.
+        // This emulates a defect of gdrdrv 2.4 and later: it looks up the pin of an ended mapping by its handle. If the
+        // pin has ended before, it may find another pin and mark that one as unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
             && let Ok(file) = self.file(shown.file)

@@ -109,7 +109,7 @@ impl Driver {
         }
     }
 
-    /// Forgets all devices in a forked child. Page tables are not given back, because they are the parent's.
+    /// Forgets all devices in a forked child. Their memory stays pinned, because the pins are the parent's.
     pub fn forget(&mut self) {
         self.files.clear();
         self.vmas = Vmas::default();

@@ -14,7 +14,7 @@ pub(super) struct Pin {
     pub(super) offset: u64,
     pub(super) mapped_size: u64,
     pub(super) pinned_size: u64,
-    /// `None` once the memory was freed under the pin.
+    /// The page table, which lists the pinned memory; `None` once this memory was freed under the pin.
     pub(super) table: Option<PageTableId>,
     pub(super) force_pcie: bool,
     /// The duration of the pin call in the GPU driver, in cycles of [`super::CLOCK_KHZ`].
@@ -66,7 +66,7 @@ impl Pins {
     }
 
     fn position(&self, handle: u64) -> Result<usize, Errno> {
-        // gdrdrv searches its list from the newest pin to the oldest.
+        // Before gdrdrv 2.4, several pins can have one handle. gdrdrv searches its list from the newest pin on.
         match self.list.iter().rposition(|pin| pin.handle == handle) {
             Some(i) => Ok(i),
             None if self.or_oldest && !self.list.is_empty() => Ok(0),

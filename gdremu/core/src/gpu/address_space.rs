@@ -12,7 +12,7 @@ use super::ranges::Ranges;
 
 pub use super::physical::{Error, Run};
 
-/// The id of a page table. No other page table ever has it.
+/// The id of a page table, which lists the memory of a pinned or exported range. No other page table ever has this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageTableId(pub u64);
 
@@ -27,7 +27,7 @@ pub struct PageTable {
     pub(super) persistent: bool,
 }
 
-/// The buffer or VMM mapping at a device address.
+/// The buffer of cuMemAlloc, or the mapping of cuMemMap, that is at a device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub base: u64,
@@ -42,7 +42,7 @@ pub struct Place {
     pub rdma: bool,
 }
 
-/// A GPU's access to a VMM mapping, with the numbers of CUmemAccess_flags.
+/// The access that a GPU has to memory that cuMemMap has mapped, with the numbers of CUmemAccess_flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// No access, which is the state after cuMemMap.
@@ -54,19 +54,19 @@ pub enum Access {
 
 pub(super) type Accesses = BTreeMap<usize, Access>;
 
-/// A part of the address space that has memory.
+/// A range of device addresses that has memory behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) id: u64,
     pub(super) object: ObjectId,
-    /// The access of each GPU, for a VMM mapping; `None` for the memory under buffers.
+    /// The access that each GPU has, for a mapping of cuMemMap; `None` for a block of memory that holds buffers.
     pub(super) vmm: Option<Accesses>,
 }
 
-/// A change that must be made to the GPUs' memory after a change of this metadata. [`Memory`] only lists the steps, and
-/// [`super::files`] carries them out. Addresses and lengths are multiples of the GPU page size.
+/// A change that must be made to the GPUs' memory after a change of [`Memory`], which is only metadata. `Memory` lists
+/// these steps, and [`super::files`] carries them out. Addresses and lengths are multiples of the GPU page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Created {
@@ -83,7 +83,7 @@ pub(super) enum Step {
         va: u64,
         len: u64,
     },
-    /// Pages of a block that buffers share: no live buffer has a byte in them any more, but they stay mapped.
+    /// Pages in which a free has left no byte of any buffer. They stay mapped, because their block has other buffers.
     Emptied {
         va: u64,
         len: u64,
@@ -97,7 +97,8 @@ pub struct Memory {
     pub(super) addresses: Ranges,
     /// All mappings of memory in the address space, by their starts.
     pub(super) mappings: BTreeMap<u64, Mapping>,
-    /// The buffers. Two buffers can share a block only if they are on one GPU, and both or neither can be pinned.
+    /// The buffers, each with its GPU and whether it can be pinned. Only buffers that agree in both can share a block
+    /// of memory.
     buffers: Buffers<(usize, bool)>,
     /// The lengths of the ranges that cuMemAddressReserve reserved, by their starts.
     pub(super) reservations: BTreeMap<u64, u64>,
@@ -107,17 +108,18 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes the memory of `gpus` GPUs with `size` bytes each. The address space is empty until [`Memory::add_window`].
+    /// Makes the memory of `gpus` GPUs with `size` bytes each. It has no device addresses until [`Memory::add_window`]
+    /// adds some.
     pub fn new(gpus: usize, size: u64) -> Self {
         Memory { physical: Physical::new(gpus, size), ..Memory::default() }
     }
 
-    /// Makes the ids different from those of other processes.
+    /// Makes the ids of this process's buffers and mappings different from those in other processes.
     pub(super) fn set_process(&mut self, process: u32) {
         self.ids = u64::from(process) << 32;
     }
 
-    /// Adds a range to the address space. Both numbers are multiples of [`BLOCK`].
+    /// Adds a range of free device addresses. Both numbers are multiples of [`BLOCK`].
     pub fn add_window(&mut self, start: u64, len: u64) {
         self.addresses.give(start, len);
     }
@@ -141,9 +143,9 @@ impl Memory {
         Ok(start)
     }
 
-    /// Takes `blocks` bytes of address space for memory of another process, in which its buffer `id` of `len` bytes
-    /// starts at `offset`. Returns the address of the buffer, which cannot be pinned. [`Memory::free`] removes the
-    /// buffer from this process.
+    /// Takes `blocks` bytes of device addresses for memory of another process. That process's buffer `id` of `len`
+    /// bytes starts at `offset` in this memory. Returns the buffer's address in this process. It cannot be pinned here.
+    /// [`Memory::free`] removes the buffer from this process.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -173,8 +175,8 @@ impl Memory {
         mapping
     }
 
-    /// Frees a buffer. Returns the non-persistent page tables that have lost memory. The caller ends the mappings of
-    /// these page tables, then unpins them.
+    /// Frees a buffer. Returns the page tables of the non-persistent pins that have lost memory. The caller must remove
+    /// this memory from the CPU's mappings, then unpin the page tables.
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
         let buffer = self.buffers.starting_at(va).ok_or(Error::Invalid)?;
         let pinned = self.is_pinned(va, buffer.len);
@@ -227,7 +229,7 @@ impl Memory {
     }
 
     /// Returns the physical memory behind `[va, va + len)` for a copy or fill. All of it must be in one buffer, or in
-    /// adjacent VMM mappings that some GPU may access as needed.
+    /// adjacent mappings of cuMemMap to which some GPU has at least the access `need`.
     pub fn translate(&self, va: u64, len: u64, need: Access) -> Result<Vec<Run>, Error> {
         if len == 0 {
             return Ok(Vec::new());
@@ -262,7 +264,7 @@ impl Memory {
         Ok(runs)
     }
 
-    /// Returns the end of the last live buffer or VMM mapping that has a byte in `[start, end)`.
+    /// Returns the end of the last live buffer, or mapping of cuMemMap, that has a byte in `[start, end)`.
     pub(super) fn memory_end(&self, start: u64, end: u64) -> Option<u64> {
         let buffer_end = self.buffers.live_until(start, end);
         match self.mappings.range(..end).next_back() {

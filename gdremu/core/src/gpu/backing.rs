@@ -19,12 +19,12 @@ pub(super) trait Backing: Send {
 
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
-    /// Returns the offset in the GPU's file at which a live object starts.
+    /// Returns the offset in the GPU's file at which an object, a piece of allocated physical memory, starts.
     fn start(&self, _id: ObjectId, object: &Object) -> u64 {
         object.start
     }
 
-    /// Discards the memory of a removed object.
+    /// Discards the contents of physical memory that was freed.
     fn forget(&mut self, run: Run);
 
     fn can_fail(&self) -> bool {

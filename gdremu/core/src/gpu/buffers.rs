@@ -23,7 +23,8 @@ pub struct Buffer {
     pub id: u64,
 }
 
-/// All buffers of this process. Only buffers of the same `Kind` can share a block.
+/// All buffers of this process, and the blocks of memory that hold them. Only buffers of the same `Kind` can share a
+/// block.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<Kind> {
     /// The blocks, by their start addresses.

@@ -1,5 +1,6 @@
-//! GPU memory from the test kernel's module `gdrdrv-c/emugpu`. Its device is `/dev/emugpu`, and `emugpu_uapi.h`
-//! describes the commands. The real gdrdrv pins this memory, so the allocation metadata has no pins.
+//! GPU memory from the kernel module `gdrdrv-c/emugpu`, which stands in for NVIDIA's GPU driver in test VMs. Its device
+//! is `/dev/emugpu`, and `emugpu_uapi.h` describes the commands. A real gdrdrv in the kernel pins this memory, so the
+//! allocation metadata in this process does not list the pins.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -106,7 +107,7 @@ impl Emugpu {
         self.call(RELEASE, &mut handle)
     }
 
-    /// Reverts a step, because a later step failed. All steps before a failed one have created or mapped memory.
+    /// Reverts a step, because a later step failed. Only steps that create or map memory can come before a failed one.
     fn undo(&mut self, step: &Step) {
         let undone = match *step {
             Step::Created { object, .. } => self.release(object),

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 /// CUDA 12.5, whose GPU driver 555 is the first to refuse pins of parts of GPU pages.
 const WHOLE_PAGES: u32 = 12050;
 
-/// Device addresses are reserved in windows of at least this size, when needed. Small programs reserve few addresses.
+/// Device addresses are reserved when they are needed, in ranges (windows) of at least this many bytes. So small
+/// programs reserve few addresses.
 const WINDOW: u64 = 128 << 20;
 
 pub struct HostProvider {
@@ -37,10 +38,11 @@ pub struct HostProvider {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {
-    /// The number that the descriptor of the GPU's file has in the process that owns the buffer.
+    /// The number of a descriptor in the process that owns the buffer. It is a descriptor of the file with the GPU's
+    /// memory.
     pub descriptor: u32,
     pub gpu: u32,
-    /// The offset in the file at which the buffer's blocks start.
+    /// The offset in the file at which the blocks of 2 MiB start that hold the buffer. `blocks` is their length.
     pub start: u64,
     pub blocks: u64,
     /// The offset in the blocks at which the buffer starts.
@@ -48,7 +50,8 @@ pub struct Shared {
     pub len: u64,
 }
 
-/// The memory of a page table, as parts of its GPU's file. Processes that have the file can map it.
+/// The memory of a pinned or exported range, as parts of the file with the GPU's memory. Processes that have the file
+/// can map this memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Exported {
     pub gpu: usize,
@@ -77,7 +80,8 @@ impl Exported {
     }
 }
 
-/// A part of a device address range. Its memory is at `offset` of `view`.
+/// A part of a range of device addresses. The CPU can access its memory at `offset` in `view`, a mapping of the file
+/// with the memory.
 pub struct Span {
     view: Arc<View>,
     offset: u64,
@@ -85,8 +89,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns a pointer to the memory, which is valid while the span lives. Other mappings can change the memory at
-    /// any time, so callers copy through the pointer and never make a reference of it.
+    /// Returns a pointer to the memory, which is valid while the span lives. The program can change the memory through
+    /// other mappings at any time, so callers copy through the pointer and never make a reference from it.
     pub fn bytes(&self) -> *mut u8 {
         self.view.bytes(self.offset, self.len as u64)
     }

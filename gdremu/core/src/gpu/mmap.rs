@@ -11,7 +11,7 @@ use nix::unistd::ftruncate;
 
 use crate::errno::Errno;
 
-/// Descriptors of GPU memory have high numbers, because programs may rely on low ones.
+/// Descriptors of GPU memory have numbers from here on, because programs may expect to get the low numbers themselves.
 const FIRST_DESCRIPTOR: c_int = 512;
 
 /// # Safety
@@ -105,7 +105,8 @@ pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errn
     Ok(start)
 }
 
-/// Replaces `[addr, addr + len)` by memory that raises SIGBUS when accessed, or SIGSEGV if no descriptor is left.
+/// Replaces `[addr, addr + len)` by memory that raises SIGBUS when accessed. That needs a new descriptor. If the
+/// process has none left, accesses raise SIGSEGV.
 ///
 /// # Safety
 /// No code in this process uses the range any more. The range is a mapping of the emulated driver.

@@ -2,7 +2,7 @@
 //! this interface over `buffers` and `mmap`.
 //!
 //! ```text
-//! provider            the interface for the driver and the libc hooks: pins pages, maps them, zaps mappings
+//! provider            the interface for the driver and the functions that replace libc's: pins, maps, unmaps pages
 //!   files             HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
 //!     address_space   addresses, buffers, physical objects, page tables: metadata only
 //!       pins          page tables: they keep physical memory alive, and are revoked when it is freed

@@ -11,7 +11,7 @@ pub const SUBSYSTEM: u32 = 0x1626;
 /// The bus of the first GPU. The bus of each further GPU is 16 higher.
 const FIRST_BUS: usize = 0x1b;
 
-/// Returns the PCI bus of a GPU. Numbers of 256 and more are in further PCI domains.
+/// Returns the PCI bus of a GPU. A PCI domain has 256 buses, so number 256 is bus 0 of domain 1.
 pub fn bus(gpu: usize) -> usize {
     FIRST_BUS + 16 * gpu
 }

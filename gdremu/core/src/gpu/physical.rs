@@ -1,4 +1,4 @@
-//! The physical memory of every GPU, in objects of whole blocks, with counts of their references.
+//! The physical memory of every GPU. It is allocated as objects of whole 2 MiB blocks, whose references are counted.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub const GPU_PAGE: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     NoMemory,
-    /// There is no free address range of this many bytes. The caller adds a window of addresses and repeats the call.
+    /// There is no free range of this many device addresses. The caller reserves more addresses and repeats the call.
     NoAddresses(u64),
     /// The address, size or handle is not what the call needs.
     Invalid,

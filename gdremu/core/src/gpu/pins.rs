@@ -29,8 +29,8 @@ impl Memory {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
 
-    /// Pins a range. Each part of `unit` bytes must have a byte in a live buffer or VMM mapping, and `can_be` must
-    /// return true for all physical objects.
+    /// Pins a range. Each part of `unit` bytes must have a byte in a live buffer or a mapping of cuMemMap, and `can_be`
+    /// must return true for each physical object behind the range.
     fn pin_pages(
         &mut self,
         va: u64,

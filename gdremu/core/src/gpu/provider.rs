@@ -1,4 +1,4 @@
-//! The interface by which the emulated driver and the libc hooks pin and map GPU memory.
+//! The interface by which the emulated driver and the functions that replace libc's pin and map GPU memory.
 
 use std::any::Any;
 
@@ -17,9 +17,10 @@ pub struct PinRequest {
 }
 
 pub trait Provider: Any + Send {
-    /// Pins a range. The physical memory stays alive until [`Provider::put_pages`], even if the program frees it
-    /// before. If the pin is not persistent, the call that frees the memory returns this table among the revoked ones.
-    /// Its caller zaps the table's mapping, then calls `put_pages`.
+    /// Pins a range and returns the id of a page table, which lists the pinned memory. The memory stays alive until
+    /// [`Provider::put_pages`], even if the program frees it before. If the pin is not persistent, the call that frees
+    /// the memory returns this id as revoked. Its caller removes the pages from the CPU's mapping ([`Provider::zap`]),
+    /// then calls `put_pages`.
     ///
     /// # Errors
     /// - `EINVAL` if the range is not all memory of one GPU and of this process, if GPUDirect is not allowed, if the
@@ -28,12 +29,12 @@ pub trait Provider: Any + Send {
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno>;
 
-    /// Releases pinned pages. Their mappings must be gone.
+    /// Releases pinned pages. The CPU must not have them mapped any more.
     fn put_pages(&mut self, table: PageTableId);
 
-    /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable, writable, shared and
-    /// absent from forked children. Uses the address `fixed` if the program passed it with `MAP_FIXED`. All numbers are
-    /// multiples of the host's page size.
+    /// Maps `len` bytes of the pinned memory from `offset` on into the CPU's address space, readable, writable, shared
+    /// and absent from forked children. Uses the address `fixed` if the program passed it with `MAP_FIXED`. All numbers
+    /// are multiples of the host's page size.
     ///
     /// # Errors
     /// `EINVAL` if the range is beyond the table, or there is no such table. Otherwise the error of mmap(2).

@@ -22,7 +22,7 @@ impl Memory {
         self.physical.by_handle(handle)
     }
 
-    /// Takes another reference to the object mapped at `va`, and returns its id.
+    /// Takes another reference to the physical object that is mapped at `va`, and returns the object's id.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
         self.access_at(va)?;
         let object = self.mapping_at(va)?.object;
@@ -30,7 +30,7 @@ impl Memory {
         Ok(object)
     }
 
-    /// Drops a reference that a handle stands for. The memory stays alive while it is mapped or pinned.
+    /// Drops a reference that the program holds by the handle. The memory stays alive while it is mapped or pinned.
     pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
         self.drop_reference(handle, Holder::Handle);
@@ -65,7 +65,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps an object at reserved, unmapped addresses, without access for any GPU yet.
+    /// Maps a physical object at reserved, unmapped addresses. No GPU has access to it yet.
     pub fn map(&mut self, va: u64, handle: ObjectId) -> Result<(), Error> {
         let len = self.object(handle)?.len;
         let end = end_of(va, len)?;
@@ -85,8 +85,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps mappings that together are exactly `[va, va + len)`. Returns the non-persistent page tables that
-    /// have lost memory, as [`Memory::free`] does.
+    /// Removes mappings that together are exactly `[va, va + len)`. Returns the page tables of the non-persistent pins
+    /// that have lost memory, as [`Memory::free`] does.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let mut mappings = Vec::new();
         for at in self.whole_mappings(va, len)? {
@@ -100,7 +100,7 @@ impl Memory {
         Ok(revoked)
     }
 
-    /// Sets the accesses that a GPU may make to mappings that together are exactly `[va, va + len)`.
+    /// Sets how a GPU may access the mappings that together are exactly `[va, va + len)`.
     pub fn set_access(&mut self, va: u64, len: u64, gpu: usize, access: Access) -> Result<(), Error> {
         for at in self.whole_mappings(va, len)? {
             if let Some(Mapping { vmm: Some(of_gpus), .. }) = self.mappings.get_mut(&at) {
@@ -114,12 +114,12 @@ impl Memory {
         Ok(self.access_at(va)?.get(&gpu).copied().unwrap_or_default())
     }
 
-    /// Returns the access of each GPU to the VMM mapping at an address.
+    /// Returns the access that each GPU has to the mapping of cuMemMap at an address.
     fn access_at(&self, va: u64) -> Result<&Accesses, Error> {
         self.mapping_at(va)?.vmm.as_ref().ok_or(Error::Invalid)
     }
 
-    /// Returns the starts of the VMM mappings that together are exactly the range.
+    /// Returns the starts of the mappings of cuMemMap that together are exactly `[va, va + len)`.
     fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
         let end = end_of(va, len)?;
         let mut starts = Vec::new();

@@ -19,7 +19,7 @@ const RELAXED: u32 = 2;
 const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged cuMemFree cuMemFreeHost \
     cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuStreamQuery cuStreamSynchronize";
 
-/// The number of captures that have not ended. It can be read without the lock of the state.
+/// The number of captures that have not ended. It can be read without the lock that protects the list of captures.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {

@@ -46,7 +46,7 @@ fn destroy(mut state: Locked, context: ContextHandle) -> Result {
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    // Primary contexts are released, not destroyed.
+    // Programs release primary contexts and cannot destroy them.
     ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?;
     destroy(state, context)?;
     STACK.with(|stack| {
@@ -108,7 +108,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result
     Ok(context)
 }
 
-/// Sets the flags of the existing primary context, and of later ones.
+/// Sets the flags of a GPU's primary context if it exists, and of those that are made for the GPU later.
 pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;
@@ -132,8 +132,8 @@ pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     if primary.retained == 0 { reset_primary(state, gpu) } else { Ok(()) }
 }
 
-/// Ends a primary context with all that it owns. Later uses of the context return CONTEXT_IS_DESTROYED. The number of
-/// its retains stays, so that each retain still has a release.
+/// Ends a primary context with all that it owns. Later uses of the context return CONTEXT_IS_DESTROYED. The count of
+/// retains does not change, because the program still makes a release for each retain.
 pub(super) fn reset_primary(mut state: Locked, gpu: usize) -> Result {
     let primary = state.primaries.entry(gpu).or_default();
     match primary.context.take() {

@@ -38,7 +38,7 @@ enum Memory {
         /// True if CUDA does not know the memory, so that copies return only after they have accessed it.
         pageable: bool,
     },
-    /// A copy of host memory, taken during the call.
+    /// A copy of host memory that the CUDA call made, because the program may change the memory after the call.
     Staged(Vec<u8>),
 }
 
@@ -64,7 +64,8 @@ impl Memory {
     }
 }
 
-/// Returns the memory at an address. Fails unless all of it is of one allocation, known to CUDA if `side` demands that.
+/// Returns the memory at an address. Fails if it is device memory, but not all in one buffer or in adjacent mappings of
+/// cuMemMap. Also fails if `side` demands memory that CUDA knows, and host memory is not all in one such range.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -78,8 +79,9 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     Ok(Memory::Host { start: address as usize, len, pageable: !is_known })
 }
 
-/// Copies `len` bytes without holding the lock, so that an access of an invalid host address faults as in the program's
-/// own code. With `stream` the copy is asynchronous. Without, it is in the default stream.
+/// Copies `len` bytes, asynchronously in `stream`, or in the default stream if there is none. Does not hold the lock of
+/// the state while it copies, because an invalid host address raises SIGSEGV as in the program's own code, and the
+/// program's handler may call CUDA, which takes the lock.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let turn = Turn::of(stream.unwrap_or(0))?;
     let when = pointer::when(&turn, stream, &[to.address(), from.address()]);

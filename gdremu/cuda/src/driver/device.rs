@@ -35,33 +35,34 @@ const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 /// The first CUDA version with the attribute DMA_BUF_MMAP_SUPPORTED.
 const DMABUF_MMAP_ATTRIBUTE: u32 = 13050;
 
-/// Attributes 1 to 147 with the values of an H200 (driver 580), but with 0 for features that the emulator lacks.
+/// The values of attributes 1 to 147, which are those of an H200 (driver 580), but 0 for features that the emulator
+/// lacks. Each line says which attributes it has, by their numbers.
 #[rustfmt::skip]
 const VALUES: [i32; 147] = [
-    1024, 1024, 1024, 64, i32::MAX, 65535, 65535, // 1: threads per block, block dimensions, grid dimensions
-    48 << 10, 64 << 10,             // 8: shared memory per block, constant memory
-    32, i32::MAX, 65536, 1_980_000, // 10: warp size, pitch, registers per block, clock rate in kHz
-    512, 1, 132,                    // 14: texture alignment, GPU_OVERLAP, MULTIPROCESSOR_COUNT
-    0, 0, 1, 0,                     // 17: execution timeout, integrated, CAN_MAP_HOST_MEMORY, default compute mode
-    131_072, 131_072, 65536, 16384, 16384, 16384, 32768, 32768, 2048, // 21: textures
-    512, 1, 1, 0, 0, 0,             // 30: surface alignment, concurrent kernels, ECC, PCI bus and device, TCC
-    3_201_000, 6016, 60 << 20,      // 36: memory clock in kHz, bus width in bits, L2 cache
-    2048, 3, 1,                     // 39: threads per multiprocessor, copy engines, UNIFIED_ADDRESSING
-    32768, 2048, 1, 32768, 32768, 8192, 8192, 32768, // 42: textures
-    0, 32,                          // 50: PCI domain, texture pitch alignment
-    32768, 32768, 2046, 32768, 131_072, 65536, 16384, 16384, 16384, 32768, 2048, // 52: textures, surfaces
-    32768, 32768, 2048, 32768, 32768, 2046, 1 << 28, 131_072, 65000, 2_097_120, 32768, 32768, // 63: textures, surfaces
-    9, 0, 32768, 1, 1, 1,           // 75: compute capability, texture, stream priorities, L1 caches
-    228 << 10, 65536, 1, 0, 0,      // 81: shared memory and registers per multiprocessor, MANAGED_MEMORY, boards
-    0, 2, 0, 1, 1, 1,               // 86: coherence, FP64 ratio, coherence, managed access, preemption, host pointers
-    0, 0, 0, 1, 0, 227 << 10,       // 92: stream memory operations, COOPERATIVE_LAUNCH, multi-device, shared memory
-    0, 1, 0, 0, 1, 0, 0, 0,         // 98: remote writes, HOST_REGISTER, coherence, VMM, handles: POSIX, Windows
-    32, 0, 0, 0, 1, 1024,           // 106: blocks per multiprocessor, compression, L2 windows, VMM RDMA, reserved
-    0, 0, 0, 1, 1, 1, 100,          // 112: sparse arrays, read-only, timelines, pools, RDMA, its flush and order
-    0, 1, 0, 0, 0, 1, 0, 1,         // 119: pool handles, CLUSTER_LAUNCH, memory operations, dma-buf, IPC events, domains
-    0, 0, 0, 0, -1, 0, 0, 0,        // 127: tensor maps, fabric handles, pointers, NUMA and its id, multicast, MPS
-    0, 0, 0, 0, 0, 0,               // 135: Direct3D, decompression, Vulkan, PCI ids
-    0, 0, 0, 0, 0, 0, 0,            // 141: VMM, pools and dma-bufs in host memory, atomics
+    1024, 1024, 1024, 64, i32::MAX, 65535, 65535, // 1-7: threads per block, block dimensions, grid dimensions
+    48 << 10, 64 << 10,             // 8-9: shared memory per block, constant memory
+    32, i32::MAX, 65536, 1_980_000, // 10-13: warp size, pitch, registers per block, clock rate in kHz
+    512, 1, 132,                    // 14-16: texture alignment, GPU_OVERLAP, MULTIPROCESSOR_COUNT
+    0, 0, 1, 0,                     // 17-20: execution timeout, integrated, CAN_MAP_HOST_MEMORY, compute mode
+    131_072, 131_072, 65536, 16384, 16384, 16384, 32768, 32768, 2048, // 21-29: sizes of textures
+    512, 1, 1, 0, 0, 0,             // 30-35: surface alignment, concurrent kernels, ECC, PCI bus and device, TCC
+    3_201_000, 6016, 60 << 20,      // 36-38: memory clock in kHz, bus width in bits, L2 cache
+    2048, 3, 1,                     // 39-41: threads per multiprocessor, copy engines, UNIFIED_ADDRESSING
+    32768, 2048, 1, 32768, 32768, 8192, 8192, 32768, // 42-49: sizes of textures
+    0, 32,                          // 50-51: PCI domain, texture pitch alignment
+    32768, 32768, 2046, 32768, 131_072, 65536, 16384, 16384, 16384, 32768, 2048, // 52-62: textures, surfaces
+    32768, 32768, 2048, 32768, 32768, 2046, 1 << 28, 131_072, 65000, 2_097_120, 32768, 32768, // 63-74: the same
+    9, 0, 32768, 1, 1, 1,           // 75-80: compute capability, texture, stream priorities, L1 caches
+    228 << 10, 65536, 1, 0, 0,      // 81-85: shared memory and registers per multiprocessor, MANAGED_MEMORY, boards
+    0, 2, 0, 1, 1, 1,               // 86-91: coherence (also 88), FP64 ratio, managed access, preemption, pointers
+    0, 0, 0, 1, 0, 227 << 10,       // 92-97: stream memory operations, COOPERATIVE_LAUNCH, shared memory
+    0, 1, 0, 0, 1, 0, 0, 0,         // 98-105: remote writes, HOST_REGISTER, coherence, VMM, its shareable handles
+    32, 0, 0, 0, 1, 1024,           // 106-111: blocks per multiprocessor, compression, L2 windows, VMM RDMA, reserved
+    0, 0, 0, 1, 1, 1, 100,          // 112-118: sparse arrays, read-only, timelines, pools, RDMA, its flush and order
+    0, 1, 0, 0, 0, 1, 0, 1,         // 119-126: pool handles, CLUSTER_LAUNCH, memory operations, dma-buf, IPC, domains
+    0, 0, 0, 0, -1, 0, 0, 0,        // 127-134: tensor maps, fabric handles, pointers, NUMA and its id, multicast, MPS
+    0, 0, 0, 0, 0, 0,               // 135-140: Direct3D, decompression, Vulkan, PCI ids
+    0, 0, 0, 0, 0, 0, 0,            // 141-147: VMM, pools and dma-bufs in host memory, atomics
 ];
 
 pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {

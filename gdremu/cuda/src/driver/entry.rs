@@ -20,7 +20,7 @@ pub(super) fn forbid_calls() {
 }
 
 fn run(name: &str, call: impl FnOnce() -> Result) -> i32 {
-    // AssertUnwindSafe: a panic leaves at most one table entry half changed, and the call returns an error.
+    // AssertUnwindSafe: a panic leaves at most one entry of a table half changed, and the CUDA call returns an error.
     let result = catch_unwind(AssertUnwindSafe(|| {
         gpus::check_fault(name)?;
         call()

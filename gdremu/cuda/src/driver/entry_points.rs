@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The first function is exported as `cuCtxDestroy_v2`, which CUDA has since 4.0, and as `cuCtxDestroy`, since 2.0. It
-//! runs in `entry::initialized`, and its body is the function `cuCtxDestroy_v2` in the topic's module. The second
-//! function has its body here. In C, its first argument is an `Out<i32>`, where the result goes.
+//! runs in `entry::initialized`, and its body is the Rust function `cuCtxDestroy_v2` of the module `context`, under
+//! whose name the list below has it. The second function has its body in the list, after `=>`. In C, its first argument
+//! is an `Out<i32>`, where the result goes.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -41,7 +42,7 @@ macro_rules! place {
     };
 }
 
-/// Exports a function under its symbols.
+/// Exports a function of the list below under each of its symbols.
 macro_rules! entry_point {
     (
         $entry:ident $module:ident $name:ident ($($argument:ident: $type:ty),*) [$($to:ty)?] [$($body:expr)?]
@@ -68,7 +69,7 @@ macro_rules! declare {
 
 pub(super) struct Function {
     pub(super) symbol: &'static str,
-    /// The first CUDA version with this symbol, as 3020 for 3.2.
+    /// The first CUDA version with this symbol, such as 3020 for 3.2.
     pub(super) since: u32,
     pub(super) address: *const c_void,
 }
@@ -80,7 +81,8 @@ macro_rules! entry_points {
     )* })*) => {
         $($(entry_point!($entry $module $first $arguments [$($to)?] [$($body)?] $first $($also)*);)*)*
 
-        /// The exported functions, by their symbols. Tools that replace these symbols also get calls from this library.
+        /// The exported functions, by their symbols. This library, too, calls them through these symbols, so that tools
+        /// that overwrite the first instructions of an exported function also get this library's calls.
         pub(crate) mod exported {
             use super::*;
 
@@ -169,7 +171,8 @@ entry_points! {
                 true => context::cuCtxCreate_v2(state, flags, device),
                 false => Err(Error::NOT_SUPPORTED),
             };
-        // A CUctxCreateParams has affinities, their number, and a pointer for the sharing of the GPU with graphics.
+        // A CUctxCreateParams has a pointer to affinities, their number, and a pointer for sharing the GPU with
+        // graphics. gdremu supports neither, so both pointers must be NULL.
         fn cuCtxCreate_v4(parameters: In<[usize; 3]>, flags: u32, device: i32) with_state 12050 -> ContextHandle
             => |state| match parameters.is_null() || matches!(parameters.get()?, [0, _, 0]) {
                 true => context::cuCtxCreate_v2(state, flags, device),
@@ -260,7 +263,7 @@ entry_points! {
     pointer {
         fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;
         fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u8>>, address: u64) with_state 7000;
-        // gdremu has only the attribute PREFERRED_LOCATION, which is never set, because programs cannot set it here.
+        // The only attribute is PREFERRED_LOCATION. It has no value, because gdremu lacks cuMemAdvise, which sets it.
         fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32
             => |state| {
                 pointer::check_managed(state, address, count)?;
@@ -353,7 +356,7 @@ entry_points! {
     module {
         fn cuModuleLoadData(image: In<u8>) initialized 2000 -> ModuleHandle
             => || module::load("cuModuleLoadData", image);
-        // The options are for the PTX compiler, which gdremu does not have.
+        // The options are ignored. They are for the PTX compiler, which gdremu does not have.
         fn cuModuleLoadDataEx(image: In<u8>, _count: u32, _options: In<u32>, _values: In<usize>) initialized 2010
             -> ModuleHandle => || module::load("cuModuleLoadDataEx", image);
         fn cuModuleUnload(module: ModuleHandle) initialized 2000;

@@ -2,7 +2,8 @@
 //! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
 //! Each allocation is a mapping of its own, so that tools do not mistake it for the program's heap. Raw system calls
-//! map and unmap it, because tools can replace mmap and munmap by functions that must not run under the state's lock.
+//! map and unmap it, because tools can replace mmap and munmap by functions that may call CUDA. These would then wait
+//! forever for the lock that this library holds.
 
 use std::ptr;
 
@@ -131,7 +132,7 @@ fn populate(address: usize, len: usize, write: bool) -> bool {
     let start = address - address % page_size();
     // SAFETY: the call changes neither mappings nor their contents.
     let result = unsafe { libc::syscall(libc::SYS_madvise, start, address + len - start, advice) };
-    // Linux before 5.14 does not know the advice, and refuses it even for an empty range. Then nothing can be checked.
+    // Linux before 5.14 does not know the advice, and refuses it even for an empty range. Then this returns true.
     // SAFETY: the range is empty, so the call accesses no memory.
     result == 0 || unsafe { libc::syscall(libc::SYS_madvise, 0, 0, advice) } != 0
 }

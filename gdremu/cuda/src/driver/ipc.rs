@@ -1,4 +1,5 @@
-//! Shares memory, but not that of pools, with other processes. A handle names a process and its descriptor of memory.
+//! Shares GPU memory, but not that of pools, with other processes. A handle has the id of a process, and the number of
+//! that process's descriptor of the file with the memory.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -28,14 +29,16 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     Ok(shared)
 }
 
-/// Marks a buffer as alive or freed, for other processes. Each mark is a byte behind the GPU's memory in the file.
+/// Marks a shared buffer as alive or freed. The mark is a byte in the file with the GPU's memory, behind the memory,
+/// where other processes read it.
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;
     file.write_all_at(&[u8::from(alive)], mark_of(buffer))
 }
 
-/// Returns the offset of a buffer's mark in the file. The low 32 bits of the buffer's id are unique in its process.
+/// Returns the offset, in the GPU's file, of the byte that says whether a buffer is alive. The low 32 bits of the
+/// buffer's id are unique in its process.
 fn mark_of(buffer: &IpcHandle) -> u64 {
     GPU_BYTES + (buffer.id & 0xffff_ffff)
 }
@@ -50,7 +53,7 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     const LAZY_PEER_ACCESS: u32 = 1;
 
     ensure(flags == LAZY_PEER_ACCESS && handle.process != 0, Error::INVALID_VALUE)?;
-    // NVIDIA's driver refuses this in the exporting process.
+    // NVIDIA's driver, too, refuses to open a handle in the process that made it.
     ensure(handle.process != u64::from(std::process::id()), Error::INVALID_CONTEXT)?;
     for (address, import) in &mut state.imports {
         if import.0 == handle {

@@ -15,7 +15,7 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
 
-/// The most blocks of a grid, by dimension. This limit and the next three are also attributes of the GPU.
+/// The most blocks of a grid, by dimension. This limit and the next three must agree with the attributes in device.rs.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 /// The most threads of a block, by dimension.
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
@@ -24,11 +24,11 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 /// The most bytes of shared memory of a block.
 const MAX_SHARED_BYTES: usize = 48 << 10;
 
-/// The most warps, blocks and bytes of shared memory of a multiprocessor.
+/// The most warps and blocks that run on a multiprocessor at once, and the bytes of shared memory that they share.
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
-/// The shared memory of a block is rounded up to a multiple of `SHARED_UNIT` bytes. `BLOCK_RESERVED` bytes are added.
+/// The shared memory of a block takes up a multiple of `SHARED_UNIT` bytes, and `BLOCK_RESERVED` more.
 const SHARED_UNIT: usize = 128;
 const BLOCK_RESERVED: usize = 1 << 10;
 
@@ -86,7 +86,8 @@ fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
     by_warps.min(by_shared as u64).min(MULTIPROCESSOR_BLOCKS)
 }
 
-/// Reads the values of the parameters through an array of pointers. Places each value at its offset for the GPU kernel.
+/// Reads the values of the parameters through an array of pointers. Returns them in one block of memory, each at the
+/// offset at which the GPU kernel reads it.
 fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
     for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
@@ -180,7 +181,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// Returns a CUfunction_attribute's value; for a GPU kernel that cannot run, the value of an empty one.
+/// Returns the value of a CUfunction_attribute. A GPU kernel that cannot run has the values of an empty GPU kernel.
 pub(super) fn cuFuncGetAttribute(
     state: &State,
     current: Current,
@@ -192,9 +193,9 @@ pub(super) fn cuFuncGetAttribute(
     Ok(match attribute {
         0 => max_threads(kernel) as i32,
         1 => kernel.shared as i32,
-        2 => 0, // constant memory
+        2 => 0, // bytes of constant memory
         3 => kernel.local as i32,
-        4 => 32, // registers
+        4 => 32, // registers per thread
         5 => function.target as i32,
         6 => device::capability(current.gpu)? as i32, // binary version
         7 => 0,                                       // cache mode
@@ -217,8 +218,8 @@ pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i3
 /// A function of the program that returns the bytes of shared memory for blocks of the given number of threads.
 pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
 
-/// Returns the number of blocks and the threads per block with which most threads run at once. Among equals, prefers
-/// large blocks. `limit` is the most threads of a block, or 0 for no limit.
+/// Returns the number of blocks and the threads per block with which most threads run at once on the GPU. If several
+/// sizes are equally good, takes the largest block. `limit` is the most threads of a block, or 0 for no limit.
 pub(super) fn best_block(
     function: FunctionHandle,
     shared_of: SharedBytes,

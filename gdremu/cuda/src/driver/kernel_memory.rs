@@ -11,11 +11,12 @@ use super::host;
 use super::state::{self, Kind};
 use crate::gpus;
 
-/// The memory that one launch accesses. Addresses are looked up once, and again after any change of the address space.
+/// The memory that one launch of a GPU kernel accesses. Each address is looked up when it is first accessed, and again
+/// after any memory was mapped or unmapped.
 pub(super) struct KernelMemory {
     gpu: usize,
     pieces: Vec<Piece>,
-    /// The number of changes of the address space at the time of the lookups.
+    /// The value of [`gpus::memory_changes`] when `pieces` were looked up.
     changes: u64,
 }
 
@@ -39,7 +40,7 @@ impl KernelMemory {
         KernelMemory { gpu, pieces: Vec::new(), changes: 0 }
     }
 
-    /// Returns the CPU address of `size` bytes of memory.
+    /// Returns the CPU's address of the `size` bytes that the GPU kernel accesses at `address`.
     fn find(&mut self, address: u64, size: usize, write: bool) -> Result<*mut u8, Fault> {
         let changes = gpus::memory_changes();
         if changes != self.changes {
@@ -61,8 +62,8 @@ impl KernelMemory {
         Ok(piece.bytes.wrapping_add(offset as usize))
     }
 
-    /// Returns the memory at an address in pieces: those of a buffer, a VMM (virtual memory management) mapping, or
-    /// host memory. Returns none for a device address that this GPU may not access.
+    /// Returns the whole buffer, mapping of cuMemMap, or range of host memory that an address is in. It can consist of
+    /// several pieces. Returns none for a device address that this GPU may not access.
     fn look_up(&self, address: u64) -> Result<Vec<Piece>, Fault> {
         let state = state::lock();
         if gpus::with(|gpu| gpu.is_device_address(address)) {

@@ -27,7 +27,7 @@ const SHORT: [u32; 7] = [2, SYNC_MEMOPS, 8, DEVICE_ORDINAL, 10, 15, 16];
 /// The value of CU_DEVICE_INVALID.
 pub(super) const NO_DEVICE: i32 = -2;
 
-/// Memory that CUDA knows.
+/// Memory that CUDA knows: its own, and host memory that was registered.
 #[derive(Clone, Copy)]
 enum Known<'a> {
     Device(Place),
@@ -53,7 +53,8 @@ fn find(state: &State, address: u64) -> Result<Known<'_>> {
 }
 
 /// Returns whether a copy or fill must be done before its call returns. A call with a stream is asynchronous. Other
-/// calls may return earlier only if all memory is device or managed, and neither it nor the context has SYNC_MEMOPS.
+/// calls may return earlier only if all memory is device or managed memory, and SYNC_MEMOPS is set neither for the
+/// memory nor for the context.
 pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
     let state = &turn.state;
     if stream.is_some() {
@@ -109,12 +110,13 @@ fn value_of_device(state: &State, attribute: u32, address: u64, place: &Place) -
         (15, _) => place.rdma.into(),                           // IS_GPU_DIRECT_RDMA_CAPABLE
         (16, _) => access(state, address, place),               // ACCESS_FLAGS
         (17, Some(allocation)) => allocation.pool.unwrap_or(0) as u64, // MEMPOOL_HANDLE
-        (1 | 8 | 14 | 17, _) => 0,                              // IS_MANAGED, ALLOWED_HANDLE_TYPES
+        // IS_MANAGED and ALLOWED_HANDLE_TYPES, and for memory of cuMemMap also CONTEXT and MEMPOOL_HANDLE
+        (1 | 8 | 14 | 17, _) => 0,
         _ => return Err(Error::INVALID_VALUE),
     })
 }
 
-/// Returns the access that the current context's GPU has to the memory.
+/// Returns the access that the GPU of the current context has to device memory.
 fn access(state: &State, address: u64, place: &Place) -> u64 {
     if !place.vmm {
         return Access::ReadWrite as u64;

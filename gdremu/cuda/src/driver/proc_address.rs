@@ -47,7 +47,8 @@ pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32
     Ok(status)
 }
 
-/// Fails, so NVIDIA's CUDA runtime finds no GPU (see `gdremu/README.md`). Other libraries only look the function up.
+/// Fails, so NVIDIA's CUDA runtime finds no GPU (`gdremu/README.md` says why). Other libraries that look this function
+/// up do not call it.
 pub(super) fn cuGetExportTable(_table: Out<*const c_void>, _uuid: In<u8>) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 

@@ -16,7 +16,8 @@ pub(super) fn gpu_at(location: Location) -> Result<usize> {
     gpus::by_ordinal(location.id)
 }
 
-/// Creates memory. A program may request handles that other processes can import, but no function exports them.
+/// Creates memory. A program may request memory that it can share with other processes, but gdremu has no function that
+/// shares it.
 pub(super) fn cuMemCreate(size: usize, prop: In<AllocationProp>, flags: u64) -> Result<u64> {
     let prop = prop.get()?;
     let is_known = prop.compression <= 1 && prop.reserved == [0; 4] && prop.handle_types & !HANDLE_POSIX_FD == 0;
@@ -36,7 +37,7 @@ pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
     })
 }
 
-/// Maps only whole objects, as NVIDIA's driver does.
+/// Maps memory of cuMemCreate, but only all of it at once, as NVIDIA's driver does.
 pub(super) fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?;
     let object = ObjectId(handle);

@@ -21,10 +21,10 @@ pub(super) enum When {
     InOrder,
 }
 
-/// Threads that wait for work sleep on this. It is notified when work is done or dropped.
+/// Threads that wait for the end of work sleep on this. It is notified when a stream's work is done or dropped.
 static CHANGED: Condvar = Condvar::new();
 
-/// A stream during a call that uses it, with the state locked.
+/// A stream during a call that uses it. The call holds the lock of the state of CUDA, which `state` gives access to.
 pub(super) struct Turn {
     pub(super) state: Locked,
     pub(super) current: Current,
@@ -51,8 +51,8 @@ impl Turn {
         capture::check_stream(&mut self.state, self.current, self.stream)
     }
 
-    /// Returns the work that cuStreamQuery and cuStreamSynchronize consider, as with NVIDIA's driver. It is the
-    /// stream's own work, and for the default stream also the work that it waits for.
+    /// Returns the work that cuStreamQuery asks about and cuStreamSynchronize waits for, as with NVIDIA's driver. It is
+    /// the stream's own work, and for the default stream also the work of other streams that it waits for.
     pub(super) fn own_work(&self) -> Vec<Point> {
         match self.queue.stream {
             0 => self.work_before(),
@@ -84,7 +84,8 @@ impl Turn {
         job()
     }
 
-    /// Queues a job for the stream's thread, after the stream's earlier work and a point of another stream.
+    /// Queues a job for the stream's thread. The job starts after the stream's earlier work, and after the work up to
+    /// `other`, a position in another stream's queue.
     pub(super) fn enqueue(
         mut self,
         other: Option<Point>,
@@ -111,14 +112,15 @@ pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
     state.queues.ends(|id, _| id.context == context)
 }
 
-/// Waits until all points are passed, then fails if [`check`] does.
+/// Waits until all work up to the points, which are positions in queues, is done. Then fails if [`check`] does.
 pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
     let state = passed(state, points);
     check(&state, context)?;
     Ok(state)
 }
 
-/// Waits until all points are passed. Unlike [`wait`], this does not fail if a context was destroyed.
+/// Waits until all work up to the points, which are positions in queues, is done. Unlike [`wait`], this does not fail
+/// if a context was destroyed.
 pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     while !state.queues.are_passed(points) {
         state = changed(state);
@@ -126,14 +128,14 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     state
 }
 
-/// Fails if a GPU kernel of the process has failed, or if the context was destroyed.
+/// Fails if queued work of the process, such as a GPU kernel, has failed, or if the context was destroyed.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
     ensure(state.contexts.get(context).is_ok(), Error::CONTEXT_IS_DESTROYED)
 }
 
 fn serve(id: QueueId) {
-    let _ = SigSet::all().thread_block(); // The program's threads handle signals.
+    let _ = SigSet::all().thread_block(); // Only the program's own threads must get signals.
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
@@ -193,8 +195,8 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
     CHANGED.notify_all();
 }
 
-/// Waits until memory of the context `owner` can be freed, or of any context if `owner` is `None`. The thread needs no
-/// current context, because it may free memory of another context.
+/// Waits for all work of the context `owner`, or of all contexts if `owner` is `None`, so that memory can be freed. The
+/// thread needs no current context, because the memory may belong to another context.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
     let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);

@@ -147,7 +147,8 @@ entry_points! {
         registry().variables.insert(variable, (binary, c_string(name)));
         Ok(())
     };
-    // These variables are not supported. GPU kernels that use managed variables, or variables of the host, are refused.
+    // Managed variables and variables in host memory are not supported. Programs can register them, but GPU kernels
+    // that use them are refused.
     without_init fn __cudaRegisterManagedVar() { Ok(()) };
     without_init fn __cudaRegisterHostVar() { Ok(()) };
     without_init fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: usize) {
@@ -163,7 +164,7 @@ entry_points! {
         shared_bytes.set(pushed.shared_bytes)?;
         stream.set(pushed.stream)
     };
-    // Here a cudaKernel_t is the address of the function in the program.
+    // A cudaKernel_t is here the address by which the program has registered the GPU kernel's function.
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel {
         ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)?;
         kernel.set(function)

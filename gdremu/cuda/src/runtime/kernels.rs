@@ -16,7 +16,8 @@ use crate::driver::entry_points::exported::{
 use crate::driver::kernel;
 use crate::error::{Error, Result, ensure, lock};
 
-/// The registered objects of a program. A binary, function or variable is known by its address in the program.
+/// The GPU kernels (functions) and variables that a program has registered, and the fat binaries with their code. Each
+/// is known by its address in the program.
 #[derive(Default)]
 pub(super) struct Registry {
     /// The binary that each function is in, and the function's name there.
@@ -37,7 +38,7 @@ pub(crate) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
 }
 
-/// Forgets a binary with its functions and variables. Its modules end with their contexts.
+/// Forgets a binary with its functions and variables. The modules made from it end only with their contexts.
 pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
     let mut registry = registry();
     registry.functions.retain(|_, (owner, _)| *owner != binary);
@@ -111,7 +112,7 @@ thread_local! {
     pub(super) static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Launches a function. Prints the reason if it is not in the program's PTX, or its module cannot be loaded.
+/// Launches a GPU kernel. Prints a reason if the program's PTX does not have it, or if its module cannot be loaded.
 pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, cooperative: bool) -> Result {
     let shared = u32::try_from(with.shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let Dim3([grid_x, grid_y, grid_z]) = with.grid;
@@ -157,7 +158,7 @@ const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;
 const CLUSTER_SIZE: u32 = 4;
 
-/// Launches a function with attributes. Refuses attributes that would have an effect, except cooperative launches.
+/// Launches a GPU kernel with attributes. Refuses attributes that would have an effect, except cooperative launches.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
     let mut cooperative = false;
     for index in 0..config.attribute_count as usize {
@@ -198,7 +199,8 @@ impl FuncAttributes {
     }
 }
 
-/// Returns the address of part of a variable. `other` is the direction (cudaMemcpyKind) that the caller cannot copy in.
+/// Returns the address of part of a variable. `kind` is the direction (cudaMemcpyKind) that the program requests, and
+/// `other` a direction in which the calling function cannot copy.
 pub(super) fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
     ensure(kind != 0 && kind != other, Error::INVALID_COPY_DIRECTION)?;
     let variable = variable(symbol)?;

@@ -12,7 +12,8 @@ use crate::driver::entry_points::exported::{
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
 
-/// Consecutive members of cudaDeviceProp: the first one's offset in CUDA 12 and 13, and each member's device attribute.
+/// Groups of consecutive members of cudaDeviceProp. A group has the offset of its first member in CUDA 12 and in CUDA
+/// 13, and the number of the device attribute from which each member gets its value.
 #[rustfmt::skip]
 const MEMBERS: &[([usize; 2], &[i32])] = &[
     // Members from sharedMemPerBlock to computeMode.
@@ -80,7 +81,7 @@ pub(crate) struct PointerAttributes {
 }
 
 impl PointerAttributes {
-    /// Returns the attributes of memory. Memory that CUDA does not know is unregistered host memory.
+    /// Returns the attributes of memory. Memory that CUDA does not know counts as unregistered host memory.
     pub(super) fn of(address: u64) -> PointerAttributes {
         /// Values of cudaMemoryType.
         const HOST: u32 = 1;

@@ -1,17 +1,19 @@
-//! Opaque handles are numbers that are never reused, so a stale handle is detected.
+//! Opaque handles are numbers. A stale handle is detected, because no number is used twice, except that of a primary
+//! context that is created again.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 
 pub(crate) type ContextHandle = usize;
-/// 0, 1 and 2 are CUDA's default streams. Here they are the same stream.
+/// 0, 1 and 2 are CUDA's default streams (NULL, legacy, per-thread). Here they are the same stream.
 pub(crate) type StreamHandle = usize;
 pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
 
-/// Live objects of one kind by handle. Handles contain `KIND`, so kinds do not clash. `ERROR` is for invalid handles.
+/// Live objects of one kind by handle. Handles contain `KIND`, so handles of different kinds differ. The use of an
+/// invalid handle fails with `ERROR`.
 pub(crate) struct Handles<T, const KIND: usize, const ERROR: i32> {
     created: usize,
     live: BTreeMap<usize, T>,
@@ -28,7 +30,7 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.add_as(None, object)
     }
 
-    /// Stores an object under `handle`, which an earlier object had, or under a new handle.
+    /// Stores an object under `handle`, which an earlier object had, or under a new handle if it is `None`.
     pub(crate) fn add_as(&mut self, handle: Option<usize>, object: T) -> usize {
         self.created += 1;
         let handle = handle.unwrap_or((KIND << 40) | (self.created << 8));

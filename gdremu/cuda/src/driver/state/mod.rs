@@ -1,5 +1,5 @@
-//! State that outlives a call (contexts, streams, events, modules, allocations). One lock protects all of it. The lock
-//! is taken before the lock of the emulated driver.
+//! State that outlives a call (contexts, streams, events, modules, allocations). One lock protects all of it. A thread
+//! that needs this lock and that of the emulated gdrdrv takes this one first.
 //!
 //! ```text
 //! mod (State, its lock, cuInit)
@@ -52,7 +52,8 @@ pub(crate) struct State {
     pub(crate) events: Handles<Event, 0xC3, { Error::INVALID_HANDLE.0 }>,
     pub(crate) modules: Handles<Module, 0xC5, { Error::INVALID_HANDLE.0 }>,
     pub(crate) functions: Handles<Function, 0xC6, { Error::INVALID_HANDLE.0 }>,
-    /// The error of a GPU kernel. It is permanent, as in NVIDIA's driver, so only a new process can use CUDA.
+    /// The error of queued work, such as a GPU kernel. It is permanent, as in NVIDIA's driver, so only a new process
+    /// can use CUDA.
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
@@ -90,12 +91,13 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 pub(crate) type Locked = MutexGuard<'static, State>;
 
-/// Takes the lock. Release it before accessing the program's memory or running its CPU or GPU code, as both may hang.
+/// Takes the lock of the state. Callers release it before they access the program's memory or run its CPU or GPU code,
+/// because both may hang.
 pub(crate) fn lock() -> Locked {
     error::lock(&STATE)
 }
 
-/// The process that called cuInit, or 0.
+/// The id of the process that called cuInit, or 0 before the first call.
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
 
 /// Does the work of cuInit. A child that was forked after its parent's cuInit cannot use CUDA.

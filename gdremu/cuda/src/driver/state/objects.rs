@@ -15,7 +15,7 @@ use crate::error::{Error, Result, ensure};
 
 /// All flags of a context.
 const FLAGS: u32 = 0xff;
-/// The flags of a context that choose how threads wait. They exclude each other.
+/// The flags of a context that choose how threads wait for the GPU. A context can have one of them at most.
 const SCHEDULING: u32 = 0x7;
 
 /// CU_CTX_SYNC_MEMOPS: copies and fills that are not asynchronous return only when they are done.
