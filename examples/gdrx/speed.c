@@ -31,7 +31,7 @@ static struct memory memory;
 static _Alignas(64) unsigned char host[MOST][LARGEST], lines[MOST * (LARGEST + 64)];
 static struct gdrx_copy copies[MOST];
 
-/* Reads the blocks of BYTES bytes that the items touch, and then copies the items out of them. */
+/* Reads the aligned blocks of BYTES bytes that contain the items to `lines`, and then copies the items out of them. */
 #define GATHER(BYTES, load_and_store)                                                                                          \
     do {                                                                                                                        \
         unsigned char *to = lines;                                                                                              \
@@ -131,7 +131,7 @@ int main(void)
     static const size_t counts[] = {4, 16, 64, 256};
 
     memory = map_memory(SIZE);
-    /* The first access to a page takes longer. */
+    /* Accesses each page once before the measurement, because the first access to a page takes longer. */
     for (size_t offset = 0; offset < SIZE; offset += 4096)
         gdrx_store_u8(&memory.map, offset, gdrx_load_u8(&memory.map, offset));
     for (int writes = 0; writes < 2; writes++) {
