@@ -70,7 +70,7 @@ static void large_sizes_arrive(size_t most)
     }
 }
 
-/* Copies at both ends of a mapping of one GPU page, because an access outside the mapping may fault. */
+/* Copies at both ends of a mapping of one GPU page. If a copy accessed bytes outside the mapping, it might fault. */
 static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
