@@ -1,6 +1,6 @@
-/* Times many copies at once: by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by one cuMemcpyAsync for each.
- * The times are medians in microseconds, until all copies have arrived. Host memory is page-locked, so that CUDA's copies
- * are fast. */
+/* Times many copies at once: by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by one cuMemcpyAsync for
+ * each copy. The times are medians in microseconds, until all copies have arrived. Host memory is page-locked, so that
+ * CUDA's copies are fast. */
 #include "example.h"
 
 #define SIZE (64 << 20)

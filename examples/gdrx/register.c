@@ -1,5 +1,5 @@
 /* Registers GPU memory with an RDMA device by its dma-buf, and writes the same memory by the CPU. Without the headers of
- * rdma-core or without a device, it prints the call in place of making it. */
+ * rdma-core or without a device, it prints the call that would register the memory. */
 #include "example.h"
 
 #include <unistd.h>

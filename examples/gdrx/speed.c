@@ -10,8 +10,8 @@
 #define LARGEST 256
 #define RUNS 201
 
-/* The items of a measurement. All have `size` bytes, and begin at byte `place` of a cache line. Size 0 stands for items of 4 to
- * 128 bytes that begin at different places. */
+/* The copies of which a measured batch or gather consists. Each has `size` bytes, and begins at byte `place` of a cache
+ * line. Size 0 stands for copies of 4 to 128 bytes that begin at different places. */
 static const struct shape {
     const char *name;
     size_t size, place;
