@@ -105,8 +105,8 @@ static void unmap_and_unpin_it(void)
     CHECK_OK(gdr.unpin_buffer(g, handle));
 }
 
-/* ---- NCCL up to 2.30 gets the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on gets an
-   attribute first, and then the versions if the library does not use dma-bufs ---- */
+/* ---- NCCL up to 2.30 gets the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on first asks
+   whether the library uses dma-bufs, and gets the versions only if it does not ---- */
 
 static void nccl(void)
 {
@@ -151,7 +151,7 @@ static void gpunetio(void)
 }
 
 /* ---- NVSHMEM pins whole pages and maps part of them. Up to 3.7 it passes gdr_info_v2_t to the old gdr_get_info, and
-   requires at least the minor version of the gdrapi.h that it was compiled with ---- */
+   requires that the library is not older than the gdrapi.h that NVSHMEM was compiled with ---- */
 
 static void nvshmem_up_to_3_7(void)
 {

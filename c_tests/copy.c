@@ -93,7 +93,7 @@ static void copies_at_the_edges_stay_within_the_mapping(void)
     CHECK_OK(gdr_unpin_buffer(g, page));
 }
 
-/* Copies words of 1, 2, 4 and 8 bytes, and loads and stores words in the mapping, as programs do with flags. */
+/* Copies words of 1, 2, 4 and 8 bytes. Also loads and stores words in the mapping, as programs do that poll flags. */
 static void aligned_words_arrive(void)
 {
     uint64_t value = 0x1122334455667788;

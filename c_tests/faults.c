@@ -247,7 +247,7 @@ static void make_a_mapping(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library logs the call, the error and a remedy. The table has a fault and two texts that the log must contain. */
+/* The library logs the call, the error and a remedy. Each entry has a fault and two texts that the log must contain. */
 static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {

@@ -13,7 +13,7 @@ static const char *const words[] = {"passed", "failed", "waived"};
 
 /* ---- All tests, in order ---- */
 
-/* A test for one kind of memory. */
+/* A test that runs with one kind of memory, and its result. */
 static struct run {
     char name[128]; /* ends with the kind of memory, if the test has several */
     const struct test *test;

@@ -1,4 +1,5 @@
-// Tests of gdrx.hpp: owners, copies, words, batches and gathers. CUDA must see the same bytes.
+// Tests of gdrx.hpp: drivers, pins and mappings as objects, copies, words, batches and gathers. CUDA must see the same
+// bytes.
 
 #include "gdrx.hpp"
 
