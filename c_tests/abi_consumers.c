@@ -55,12 +55,12 @@ static int pin_over_pcie(void)
 {
     handle.h = 0;
     int result = gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
-    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* unknown flag, or no coherent link */
+    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* old driver, or a GPU that has only PCIe */
     CHECK_EQUAL(handle.h != 0, result == 0);
     return result == 0;
 }
 
-/* Returns the mapped address of the first pinned byte. The first byte of the mapping has the GPU address `va`. */
+/* Returns where the CPU finds the byte with the GPU address `address`. The mapping starts at the GPU address `va`. */
 static volatile uint64_t *place_after(uint64_t va)
 {
     CHECK(va <= address && address - va < GPU_PAGE_SIZE);
@@ -105,8 +105,8 @@ static void unmap_and_unpin_it(void)
     CHECK_OK(gdr.unpin_buffer(g, handle));
 }
 
-/* ---- NCCL up to 2.30 gets the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on gets an
-   attribute first, and then the versions if the library does not use dma-bufs ---- */
+/* ---- NCCL up to 2.30 gets the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on first asks
+   whether the library uses dma-bufs, and gets the versions only if it does not ---- */
 
 static void nccl(void)
 {
@@ -151,7 +151,7 @@ static void gpunetio(void)
 }
 
 /* ---- NVSHMEM pins whole pages and maps part of them. Up to 3.7 it passes gdr_info_v2_t to the old gdr_get_info, and
-   requires at least the minor version of the gdrapi.h that it was compiled with ---- */
+   requires that the library is not older than the gdrapi.h that NVSHMEM was compiled with ---- */
 
 static void nvshmem_up_to_3_7(void)
 {
@@ -173,7 +173,7 @@ static void nvshmem_up_to_3_7(void)
     close_and_unload(&gdr, g);
 }
 
-/* Under gdremu, the driver fails the first unpin. The handle stays valid, and a second unpin succeeds. */
+/* gdremu makes the first unpin fail. The handle then stays valid, and a second unpin succeeds. */
 static void unpin_with_retry(void)
 {
     int (*faults_set)(const char *list), dmabuf = 0, failures = 0;

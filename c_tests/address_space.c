@@ -27,7 +27,7 @@ static void limited_address_space_stays_the_programs(void)
     set_limit(RLIMIT_AS, (rlim_t)limit * 1024);
     gdr_t g = open_driver();
     CHECK_COMPARE(status_kib("VmSize") - before, <, limit / 16 + 12 * MIB);
-    /* mmap reserves addresses only. malloc() could fail, because the system may have less memory. */
+    /* This mmap only reserves addresses. malloc(900 MiB) could fail, because the system may have less memory. */
     void *memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(munmap(memory, 900 * MIB * 1024) == 0);
@@ -81,8 +81,8 @@ static void open_works_at_a_limit_of_locked_memory(void)
     void *volatile some;
 
     if (is_denied("mprotect"))
-        return; /* the library needs mprotect for memory that it may not lock */
-    /* malloc must get its memory before the limit is set. */
+        return; /* the library makes memory that it may not lock accessible by mprotect */
+    /* malloc must get memory before the limit is set, and must not give it back to the system when it is freed. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     some = malloc(16 << 20);
@@ -125,7 +125,8 @@ static void few_live_pins_keep_little(void)
     gpu_free(&buffer);
 }
 
-/* Pins that have ended give their handles back. With so few addresses, the library has 2,048 handles at most. */
+/* Pins that have ended give their handles back. Here the limit of address space leaves room for 2,048 handles at most,
+   and 2,100 pins are made one after the other. */
 static void ended_pins_give_their_handles_back(void)
 {
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

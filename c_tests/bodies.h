@@ -8,7 +8,7 @@
 /* The type of functions that pin a buffer, such as pin(). */
 typedef gdr_mh_t pin_function(gdr_t g, CUdeviceptr address, size_t size);
 
-/* callback_flag.c: tests that a free of GPU memory ends only its own mappings, or none if pins are persistent. */
+/* callback_flag.c: tests that a free ends only mappings of the freed GPU memory, or none if pins are persistent. */
 void freed_memory_keeps_or_loses_its_mapping(enum gpu_memory kind);
 void freeing_one_buffer_does_not_affect_another(enum gpu_memory kind);
 

@@ -17,7 +17,8 @@ static void pin_and_map(void)
     va = map(g, handle, SIZE);
 }
 
-/* Checks that a new mapping gets other addresses, that stale pointers fault, and that core files omit the range. */
+/* Checks that the addresses of the closed mapping are reserved: a new mapping gets other addresses, stale pointers
+   fault, and core files omit the addresses. */
 static void check_reserved(void)
 {
     char *next = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -32,7 +33,7 @@ static void check_reserved(void)
 
 /* ---- The cost of reservations ---- */
 
-/* The driver's mappings are neither locked nor in core files, so reservations in their place must not be either. */
+/* When the library unmaps, it reserves the addresses by another mapping. mlockall must not lock that one in memory. */
 static void closed_mappings_are_not_locked(void)
 {
     pin_and_map();
@@ -58,7 +59,8 @@ static void closed_mappings_fit_any_limit_of_locked_memory(void)
     check_reserved();
 }
 
-/* The kernel limits a process's number of mappings, so adjacent reservations must merge into one mapping. */
+/* Each closed mapping leaves a reserved range. The kernel limits a process's number of mappings, so adjacent ranges
+   must merge into one mapping. */
 static void closed_mappings_merge(void)
 {
     long usual = 3000;

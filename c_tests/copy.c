@@ -70,7 +70,7 @@ static void large_sizes_arrive(size_t most)
     }
 }
 
-/* Copies at both ends of a mapping of one GPU page, because an access outside the mapping may fault. */
+/* Copies at both ends of a mapping of one GPU page. If a copy accessed bytes outside the mapping, it might fault. */
 static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
@@ -93,7 +93,7 @@ static void copies_at_the_edges_stay_within_the_mapping(void)
     CHECK_OK(gdr_unpin_buffer(g, page));
 }
 
-/* Copies words of 1, 2, 4 and 8 bytes, and loads and stores words in the mapping, as programs do with flags. */
+/* Copies words of 1, 2, 4 and 8 bytes. Also loads and stores words in the mapping, as programs do that poll flags. */
 static void aligned_words_arrive(void)
 {
     uint64_t value = 0x1122334455667788;

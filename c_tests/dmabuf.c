@@ -143,7 +143,8 @@ static int pins_until_refused(int wanted)
     return count;
 }
 
-/* Returns whether the hard limit of file descriptors allows rounds(MANY) pins at the same time. */
+/* Pins until descriptors run out. Then raises the limit, and makes rounds(MANY) pins. Returns 0 if the hard limit is
+   too low for that. */
 static int pin_beyond_the_descriptor_limit_is_refused(void)
 {
     struct rlimit limit;
@@ -169,7 +170,7 @@ static void repeated_pins_and_maps_leak_nothing(void)
         gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         void *va = map(g, handle, GPU_PAGE_SIZE);
 
-        if (i % 16 != 0) /* a mapping that gdr_unpin_buffer removes leaves its address range reserved */
+        if (i % 16 != 0) /* in every 16th round, gdr_unpin_buffer unmaps, and reserves the addresses of the mapping */
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }

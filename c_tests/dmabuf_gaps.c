@@ -108,8 +108,8 @@ static void page_with_an_allocation_inside_is_pinned(void)
 }
 
 /*
- * CUDA reports no memory at the addresses where the range begins and ends. The export of the range succeeds all the same,
- * because of the memory in the middle.
+ * CUDA reports no memory at the addresses where the range begins and ends. Still it exports the range as a dma-buf,
+ * because there is an allocation in the middle.
  */
 static void range_with_an_allocation_far_inside_is_pinned(int gpus)
 {

@@ -53,7 +53,7 @@ static void give_gpus_back(void)
     }
 }
 
-/* Checks that a pin of this GPU works, and that the GPU sees writes through the mapping. */
+/* Checks that a pin of this GPU's memory works, and that the GPU sees writes through the mapping. */
 static void check_served(const struct gpu *gpu)
 {
     gdr_mh_t handle = pin(g, gpu->address, GPU_PAGE_SIZE);
@@ -152,7 +152,7 @@ static const struct gpu *refused;
 
 static void refuse(void)
 {
-    CHECK_OK(gdr_close(open_driver())); /* gdr_open reads the log's settings */
+    CHECK_OK(gdr_close(open_driver())); /* so that the library reads the log's settings */
     check_refused(refused);
 }
 

@@ -1,7 +1,7 @@
 /*
  * Tests of gdr_open without gdrdrv. While CUDA is not initialized, gdr_open queries no GPU and does not initialize
- * CUDA, because the process may fork later. Once CUDA is initialized, gdr_open succeeds only if some GPU's dma-bufs can
- * be mapped.
+ * CUDA, because a child that is forked after that could not use CUDA. Once CUDA is initialized, gdr_open succeeds only
+ * if some GPU's dma-bufs can be mapped.
  */
 
 #include "kit/library.h"
@@ -66,7 +66,7 @@ static void open_after_cuda_is_initialized_needs_a_gpu_that_maps(void)
         CHECK_STRING(log_of(open_once, "3"), "");
 }
 
-/* ---- CUDA reports no failure, but mmap fails ---- */
+/* ---- CUDA exports the dma-buf, but mmap of it fails ---- */
 
 static gdr_mh_t handle;
 static gdr_t g;
@@ -75,7 +75,7 @@ static void map_fails(void)
 {
     void *va = NULL;
 
-    CHECK_OK(gdr_close(gdr_open())); /* gdr_open reads the log's settings */
+    CHECK_OK(gdr_close(gdr_open())); /* so that the library reads the log's settings */
     CHECK(gdr_map(g, handle, &va, GPU_PAGE_SIZE) != 0);
     CHECK(va == NULL);
 }

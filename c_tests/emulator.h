@@ -13,7 +13,8 @@ struct emulator {
     const char *(*calls_take)(void);
     /* Returns how many pins this process has. */
     long (*pins)(void);
-    /* Sets which driver calls fail from now on, for example "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1". NULL: none. */
+    /* Sets which driver calls fail from now on. "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1": the third call of PIN_BUFFER_V2
+       fails with ENOMEM, and the next mmap with EAGAIN. NULL: none. */
     int (*faults_set)(const char *list);
 };
 

@@ -161,7 +161,7 @@ static void info_fails(size_t error)
     CHECK_EQUAL(info_of(g, handle).mapped_size, SIZE);
 }
 
-/* After the mmap, the driver reports that the pin is not mapped, as if its memory was freed in between. */
+/* After the mmap, the driver reports that the pin is not mapped, as it does if the memory is freed after the mmap. */
 static void mapping_without_type_is_refused(size_t unused)
 {
     void *va = (void *)UNTOUCHED;
@@ -200,11 +200,11 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
     faults(NULL);
 }
 
-/* gdr_close continues after a failed call, and returns the first error. */
+/* If a driver call fails, gdr_close still makes the others, and returns the first error. */
 static void close_fails(void)
 {
-    /* gdr_close replaces each mapping by a reservation. If that fails, it unmaps the mapping. In the second entry, two
-       replacements and one munmap fail. */
+    /* gdr_close maps a reservation over each mapping (MMAP_FIXED). If that fails, it unmaps the mapping. In the second
+       entry, two of the MMAP_FIXED calls fail, and a munmap. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();
@@ -247,7 +247,7 @@ static void make_a_mapping(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library logs the call, the error and a remedy. The table has a fault and two texts that the log must contain. */
+/* The library logs the call, the error and a remedy. Each entry has a fault and two texts that the log must contain. */
 static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {
@@ -322,9 +322,9 @@ static void check_reserved(void)
 }
 
 /*
- * gdr_unpin_buffer replaces a mapping by a reservation. If the limit of locked memory forbids that (EAGAIN), the
- * library enlarges a small reservation instead. After other errors, the library first unmaps the range, and then
- * reserves it. If that also fails, the range stays unmapped.
+ * gdr_unpin_buffer replaces a mapping by another one that only reserves the addresses. If the limit of locked memory
+ * forbids that (EAGAIN), the library reserves a few addresses, and enlarges that mapping. After other errors, the
+ * library first unmaps the range, and then reserves it. If that also fails, the range stays unmapped.
  */
 static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void)
 {
@@ -341,7 +341,7 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
     CHECK_OK(gdr_close(logging));
     faults(NULL);
 
-    if (slowness() == 1) { /* under valgrind, valgrind itself would lack address space */
+    if (slowness() == 1) { /* not under valgrind, which would lack address space itself */
         CHECK_LOGGED(log_of(unpin_beyond_the_address_space, "3"), "is unmapped");
         CHECK_UNMAPPED(unpinned);
         CHECK_OK(gdr_close(logging));
@@ -349,7 +349,7 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
     nothing_is_pinned();
 }
 
-/* The library may know the flag without a driver call. If it makes the call, it returns the call's error. */
+/* The library may know the callback flag without a driver call. If it makes the call, it returns the call's error. */
 static void callback_flag_fails(void)
 {
     for (size_t error = 0; error < ERRORS; error++) {
@@ -414,7 +414,7 @@ static void endlessly_interrupted_calls_fail(gdr_t g)
     faults(NULL);
 }
 
-/* Drivers before 2.4 report only whether a mapping is write-combining. On POWER, they map memory cached. */
+/* Drivers before 2.4 report only whether a mapping is write-combining. If it is not, it is cached, as on POWER. */
 static void an_older_driver_describes_a_pin(void)
 {
     gdr_t g = open_driver();
@@ -466,7 +466,7 @@ static void force_pcie_compat_fails_cleanly(void)
         CHECK_EQUAL(handle.h, UNTOUCHED);
         nothing_is_pinned();
     }
-    faults("MMAP:ENOMEM@1"); /* the library cannot find out the type of the mapping */
+    faults("MMAP:ENOMEM@1"); /* the library maps the new pin to find out the mapping type */
     CHECK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle) != 0);
     nothing_is_pinned();
     faults(NULL);

@@ -81,14 +81,14 @@ static void close_closes_the_childs_descriptors_only(void)
 
     before = open_descriptors();
     CHECK_OK(gdr_close(g));
-    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* each pin of a dma-buf has a descriptor */
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* dma-bufs: one for each of 2 pins */
     everything_closed_is_unknown();
     in_child(everything_closed_is_unknown);
 }
 
 static void open_and_close_inherited(void)
 {
-    gdr_t own = open_driver(); /* gdr_open reads the log's settings */
+    gdr_t own = open_driver(); /* so that the library reads the log's settings */
 
     CHECK_OK(gdr_close(g));
     CHECK_OK(gdr_close(own));
@@ -115,7 +115,8 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
     everything_closed_is_unknown();
 }
 
-/* The child's own connection gets a descriptor with the same number as the one that the child has inherited. */
+/* The child closes the inherited descriptor, so its own connection gets the same number. gdr_close of the inherited
+   connection must not close it. */
 static void close_leaves_the_childs_own_connection(void)
 {
     int fd = descriptor_of(g);

@@ -34,8 +34,8 @@
 #define BUFFER GPU_PAGE_SIZE
 
 /*
- * The GPU kernel counts as hung after this many seconds without a new flag. The seconds are this thread's CPU time,
- * because an emulated GPU gets the same share of a busy CPU as this thread.
+ * The GPU kernel counts as hung after this many seconds without a new flag. The seconds are this thread's CPU time. On
+ * a busy system, an emulated GPU may be slow, but then this thread gets as little CPU time as the GPU.
  */
 #define PATIENCE 120
 
@@ -176,7 +176,8 @@ static void await_flag(const struct payload *payload, uint32_t round)
     CHECK_EQUAL(flag, round);
 }
 
-/* Returns the number of stale payloads. The code does as little as possible between the reads of flag and payload. */
+/* Returns the number of stale payloads. Between the reads of flag and payload, the code does as little as possible, so
+   that stale data has no time to be replaced. */
 static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
 {
     static const unsigned char zeros[BUFFER];

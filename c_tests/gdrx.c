@@ -168,7 +168,7 @@ static void unfenced_writes_arrive(void)
     CHECK_BYTES(seen, host, SIZE);
 }
 
-/* Attaches only the last 512 bytes of a second mapping. An access behind them would fault or change other memory. */
+/* Copies in a map of only the last 512 bytes of a mapping. An access behind them would fault or change other memory. */
 static void copies_stay_within_the_map(void)
 {
     gdr_mh_t page = pin(g, buffer.address, SIZE);
@@ -296,7 +296,8 @@ static void child_is_refused(void)
     CHECK_BYTES(seen, host, 8);
 }
 
-/* A plugin may load its own copy of libgdrx. Here, the copy is a file with another name. */
+/* A plugin may load its own copy of libgdrx, which must accept this program's maps. Here, the copy is a file with
+   another name. */
 static void another_copy_of_the_library_takes_the_map(void)
 {
     int (*const own)(const struct gdrx_map *, const struct gdrx_copy *, size_t) = gdrx_write_many;
@@ -373,7 +374,8 @@ static void threads_share_a_map(void)
         finish_thread(threads[i]);
 }
 
-/* After mappings of two types were attached, libgdrx also fences accesses to one against accesses to the other. */
+/* After mappings of two types were attached, libgdrx executes more fences, which order accesses to one mapping and
+   accesses to the other. Words and unfenced writes must still arrive. */
 static void mappings_of_several_types(void)
 {
     struct gdrx_map other;
@@ -426,7 +428,7 @@ static void memory_is_exported(void)
 int main(void)
 {
     CHECK_EQUAL(gdrx_version(), GDRX_MAJOR_VERSION << MAJOR_VERSION_SHIFT | GDRX_MINOR_VERSION);
-    in_child(failures_are_logged_with_advice); /* in a child, because only the first attach reads the settings */
+    in_child(failures_are_logged_with_advice); /* in a child: only the first attach reads the log's settings */
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     g = open_driver();

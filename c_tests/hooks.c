@@ -1,4 +1,5 @@
-/* Tests a program whose own mmap, munmap, madvise and ioctl call the library, while the library calls them. */
+/* Tests a program that defines its own mmap, munmap, madvise and ioctl. The library calls these, and they call the
+   library again. */
 
 #include "kit/library.h"
 #include "logged.h"
@@ -20,7 +21,7 @@ static void *current_va, *other_va;
 static gdr_mh_t victims[VICTIMS];
 static int next_victim;
 
-/* The program's mmap, munmap, madvise and ioctl call this function first, unless it is NULL. */
+/* This program's mmap, munmap, madvise and ioctl call this function before they call libc's, unless it is NULL. */
 static void (*volatile hook)(void);
 /* The number of calls of `hook`. */
 static int hooked;
@@ -124,7 +125,8 @@ static void call_for_another_handle(void)
         CHECK_OK(gdr_unpin_buffer(g, victims[next_victim++]));
 }
 
-/* gdr_pin_buffer and gdr_unpin_buffer may be refused while the library takes or gives back memory for handles. */
+/* A hook. If the library calls it while it takes or gives back memory for handles, gdr_pin_buffer and gdr_unpin_buffer
+   may fail with EDEADLK. */
 static void call_that_may_be_refused(void)
 {
     gdr_info_t info;

@@ -51,8 +51,8 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* Unless pins are persistent, a free ends the mapping, so each gdr_get_info asks the driver. Drivers before 2.3 still
-   report the mapping. */
+/* Unless pins are persistent, a free of the memory ends the mapping, so each gdr_get_info asks the driver. Drivers
+   before 2.3 report even after the free that the pin is mapped. */
 static void info_after_a_free_is_the_drivers(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);

@@ -1,7 +1,7 @@
 /*
- * Without gdrdrv, gdr_open loads libcuda once and never unloads it. While it loads libcuda, it holds no lock, because a
- * child that is forked then would wait forever for the lock. This program runs outside gdremu, with
- * fake_cuda/libcuda.so.1 on the library path.
+ * Without gdrdrv, gdr_open loads libcuda once and never unloads it. While it loads libcuda, it holds no lock. A child
+ * that is forked at that time would inherit the locked lock, and wait for it forever. This program runs outside gdremu,
+ * with fake_cuda/libcuda.so.1 on the library path.
  */
 
 #include "kit/check.h"
@@ -45,7 +45,7 @@ static void open_in_child(void)
     CHECK(gdr_open() == NULL);
 }
 
-/* Forks while another thread is inside libcuda. If that thread held a lock, the child would wait forever. */
+/* Forks while gdr_open of another thread is inside libcuda. If gdr_open held a lock, the child would wait forever. */
 static void child_forked_during_load_can_open(void)
 {
     int in[2], out[2];

@@ -133,7 +133,7 @@ static void errors_name_the_call_and_the_cause(void)
     CHECK_LOGGED(log.text, "gdr_pin_buffer");
     CHECK_LOGGED(log.text, "gdr_close");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
-    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* the log advises this only after pins with a flag */
+    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* only after a pin with flags, the log advises to pass no flags */
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)
@@ -174,11 +174,11 @@ static void pin_over_pcie(void)
 
     refusal = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (driver_is_at_least(g, 2, 5) && refusal == EINVAL)
-        refusal = 0; /* a driver without persistent pins does not report that the flag is the reason */
+        refusal = 0; /* here the library cannot know that the flag is the reason, and does not advise to pass none */
     CHECK_OK(gdr_close(g));
 }
 
-/* The remedies in the log use the names of functions and arguments in gdrapi.h. */
+/* The remedies in the log also use gdrapi.h's names of functions and arguments, not only those of the Rust crate. */
 static void remedies_name_functions_and_arguments(void)
 {
     gpu_init();
@@ -304,7 +304,7 @@ static void the_library_logs_its_version_and_file(void)
 
 int main(void)
 {
-    dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* without gdr_open, which logs some lines once per process */
+    dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* not by gdr_open, whose first call logs more */
     in_child(known_isa_logs_no_warning);
     in_child(a_routine_is_selected_once);
     in_child(unknown_isa_logs_the_names_that_exist);

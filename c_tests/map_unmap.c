@@ -67,7 +67,7 @@ static void wrong_sizes_are_refused(void)
     refused(SIZE + 1, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE + GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE_MAX, GDR_MAP_FLAG_DEFAULT, EINVAL);
-    /* With gdrdrv, mmap refuses this size. The library knows the size of a dma-buf before it calls mmap. */
+    /* With gdrdrv, mmap refuses this size (ENOMEM). The size of a dma-buf is known to the library, which refuses it. */
     refused(SIZE_MAX - page + 1, GDR_MAP_FLAG_DEFAULT, uses_dmabuf(g) ? EINVAL : ENOMEM);
 }
 
@@ -242,7 +242,7 @@ static const struct request {
 };
 
 /*
- * Maps another pin of the buffer by a request, and returns the type of the mapping, or NONE if the request is refused.
+ * Makes another pin of the buffer, and maps it with a request's flags. Returns the mapping type, or NONE if refused.
  * gdrdrv 2.5 and later refuses a type with EOPNOTSUPP. Earlier drivers and dma-bufs refuse it with EINVAL. A requested
  * mapping type holds only for one mapping, so the next mapping of the pin has the usual type again.
  */
@@ -289,7 +289,7 @@ static void end(void)
     gpu_free(&buffer);
 }
 
-/* Maps the buffer with the usual type, and also by each request. Returns how many requests led to another type. */
+/* Maps the buffer with the usual type, and also with the flags of each request. Returns how many got another type. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
 {
     int others = 0;

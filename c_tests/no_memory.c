@@ -1,4 +1,5 @@
-/* malloc returns NULL to the library. Then gdr_open and pins must fail with ENOMEM, and all other calls must work. */
+/* This program's malloc returns NULL to the library. So gdr_open and pins must fail with ENOMEM, and other calls must
+   work. */
 
 #include "kit/library.h"
 #include "logged.h"
@@ -180,7 +181,7 @@ static void maps_copies_and_questions_need_none(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Makes PINS mapped pins. Then unmaps two, unpins half of them, and closes the connection, all without any memory. */
+/* Makes PINS mapped pins. Then, without any memory, unmaps two, unpins half of the pins, and closes the connection. */
 static void release(void)
 {
     gdr_mh_t handles[PINS];
@@ -207,7 +208,7 @@ int main(void)
 {
     if (!can_fail())
         waive("malloc is the sanitizer's or valgrind's");
-    /* dlsym finds the library's function. `gdr_open` may be an address in the program itself. */
+    /* dlsym finds the function in the library. In C, `gdr_open` may be the address of a stub in this program. */
     CHECK(dl_iterate_phdr(note_library, dlsym(RTLD_DEFAULT, "gdr_open")) == 1);
     in_child(open_fails);
     in_child(first_call_fails);

@@ -131,7 +131,7 @@ static void null_arguments_are_refused(void)
     refused(NULL, address, GPU_PAGE_SIZE);
 }
 
-/* The library does not pass tokens to drivers from 2.5 on, which accept none. Older drivers refuse wrong tokens. */
+/* Drivers from 2.5 on accept no tokens, so the library ignores tokens there. Older drivers refuse wrong tokens. */
 static void wrong_tokens_are_ignored_or_refused(void)
 {
     gdr_mh_t handle = {UNTOUCHED};

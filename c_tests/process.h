@@ -26,7 +26,7 @@ static inline long status_kib(const char *name)
     return kib;
 }
 
-/* Gives up root's capability CAP_IPC_LOCK, because with it limits of locked memory have no effect. */
+/* Gives up root's capability CAP_IPC_LOCK, because a process that has it may lock more memory than its limit. */
 static inline void drop_ipc_lock(void)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -37,8 +37,8 @@ static inline void drop_ipc_lock(void)
     CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
-/* Returns whether the program runs without a sanitizer and without valgrind. Both use memory of this process, and keep
-   memory that was freed. */
+/* Returns whether the program runs without a sanitizer and without valgrind. With them, /proc does not show how much
+   memory the program itself uses, because both use memory of this process, and keep memory that was freed. */
 static inline int memory_is_its_own(void)
 {
 #ifdef __SANITIZE_ADDRESS__

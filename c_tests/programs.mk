@@ -1,8 +1,8 @@
 # Builds the C tests into build/c_tests by `make -f c_tests/programs.mk [plain] [sanitized]`, from the root of the
-# project. By `make -f c_tests/programs.mk kit` it builds their kit, with which C tests of other directories are linked.
+# project. `make -f c_tests/programs.mk kit` builds c_tests/kit, the functions that C tests of other directories share.
 #
-# The tests are linked with any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and libcuda.so.1 (LIBCUDA), and run
-# with any others. By default, the libcuda.so.1 is gdremu's stand-in, so that no CUDA driver is needed.
+# LIBGDRAPI, LIBGDRX and LIBCUDA are the libgdrapi.so.2, libgdrx.so.1 and libcuda.so.1 with which the tests are linked.
+# The tests can run with others. By default, the libcuda.so.1 is gdremu's stand-in, so that no CUDA driver is needed.
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 LIBGDRAPI ?= build/lib/libgdrapi.so.2

@@ -1,6 +1,6 @@
 /*
  * Tests copies in a signal handler, whatever the interrupted thread is doing in the library. Also tests copies that a
- * signal handler ends by siglongjmp. They must hold no lock.
+ * signal handler ends by siglongjmp. Copies must hold no lock, which would then stay locked.
  */
 
 #include "kit/fault.h"
@@ -101,7 +101,8 @@ static void copies_work_in_a_signal_handler(void)
 
 /* ---- Copies that a signal handler ends by siglongjmp ---- */
 
-/* Copies, and returns the signal whose handler ended the copy, or 0. valgrind.supp has the name of this function. */
+/* Copies, and returns the signal whose handler ended the copy, or 0. valgrind.supp has the name of this function, so
+   that valgrind does not report its accesses. */
 __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, void *host, size_t size, int is_write)
 {
     struct fault_handlers old = catch_faults();

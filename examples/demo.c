@@ -71,7 +71,8 @@ static CUdeviceptr aligned_gpu_memory(size_t size)
     return (memory + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
 }
 
-/* Returns gdremu's --provider, or "real" without gdremu. The function gdremu_provider exists only under gdremu. */
+/* Returns the value of gdremu's option --provider, or "real" without gdremu. The function gdremu_provider exists only
+   under gdremu. */
 static const char *provider(void)
 {
     const char *(*ask)(void);
@@ -134,7 +135,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Returns the seconds that a copy takes: the shortest of five means, because the CPU may have other work. */
+/* Returns the seconds that a copy takes: the shortest of five means, because other work of the CPU can add time. */
 static double time_of(size_t size, int is_write)
 {
     size_t copies = size * COPIES < LARGEST ? COPIES : LARGEST / size;

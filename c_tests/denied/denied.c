@@ -21,7 +21,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* Conditions under which a call is not denied. Arguments are numbered from 0. */
+/* Conditions under which a call is not denied: never; argument 2 has a value; or (for mprotect) the memory does not
+   become writable, or has at least that many bytes. Arguments are numbered from 0. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
@@ -29,7 +30,7 @@ static const struct call {
     long number;
     enum exception exception;
     unsigned value;
-    long probe[4]; /* arguments with which the call must fail */
+    long probe[4]; /* arguments for a call that checks whether the call is denied */
 } calls[] = {
     /* gdremu calls madvise with MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
@@ -68,8 +69,8 @@ static int deny(const struct call *call, int error)
     if (call->exception != NONE)
         tests = call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
     program[at++] = load(offsetof(struct seccomp_data, nr));
-    /* For any other system call, the program jumps to its last instruction, over the tests, which have two instructions
-       each, and over the refusal. */
+    /* For any other system call, the filter jumps to its last instruction, which allows the call. It jumps over the
+       tests of arguments, which have two instructions each, and over the refusal. */
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
     switch (call->exception) {
     case NONE:

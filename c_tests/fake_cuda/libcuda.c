@@ -12,8 +12,8 @@
 
 int fake_cuda_calls;
 
-/* The variable FAKE_CUDA_GATE has a process number and two descriptors. That process writes a byte to the first
-   descriptor, and waits for a byte from the second one. */
+/* Lets a test stop a process inside libcuda. The variable FAKE_CUDA_GATE has the number of that process and two
+   descriptors. The process writes a byte to the first descriptor, and waits for a byte from the second one. */
 static void pass_gate(void)
 {
     const char *gate = getenv("FAKE_CUDA_GATE");
@@ -66,7 +66,7 @@ int cuDeviceGetAttribute(int *value, int attribute)
     return 0;
 }
 
-/* Programs look up these functions, but do not call them. */
+/* Programs look up these functions, but do not call them. So they only return an error. */
 int cuCtxSetCurrent(void)
 {
     return 34;

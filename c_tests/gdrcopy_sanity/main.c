@@ -13,7 +13,7 @@ static const char *const words[] = {"passed", "failed", "waived"};
 
 /* ---- All tests, in order ---- */
 
-/* A test for one kind of memory. */
+/* A test that runs with one kind of memory, and its result. */
 static struct run {
     char name[128]; /* ends with the kind of memory, if the test has several */
     const struct test *test;
@@ -143,7 +143,7 @@ static size_t count_of(enum verdict verdict)
     return count;
 }
 
-/* Prints the counts, then the names for each count that is not 0. */
+/* Prints how many tests passed, failed and were waived, and then the names of the tests of each group. */
 static void print_summary(void)
 {
     size_t passed = count_of(PASSED);
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
 {
     int chosen = 0;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps lines in order with those on stderr and those of the tests */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps lines in order with those on stderr and those of the tests' processes */
     add_all();
     read_options(argc, argv);
     for (size_t i = 0; i < all_count; i++)

@@ -1,4 +1,4 @@
-/* The tests of gdrcopy_sanity, with NVIDIA's names. Most call functions of the C programs (bodies.h). */
+/* The tests of gdrcopy_sanity, with the names of NVIDIA's. Most call tests of the programs in c_tests (bodies.h). */
 
 #include "tests.h"
 

@@ -1,4 +1,5 @@
-// Tests of gdrx.hpp: owners, copies, words, batches and gathers. CUDA must see the same bytes.
+// Tests of gdrx.hpp: drivers, pins and mappings as objects, copies, words, batches and gathers. CUDA must see the same
+// bytes.
 
 #include "gdrx.hpp"
 
@@ -259,7 +260,7 @@ void copies_stay_inside(const slice &memory)
     CHECK(seen<float>(128) == 1.5f);
 }
 
-// Returns a slice of the same memory. For this slice, gdrx_fence faults, so that a test notices a call of gdrx_fence.
+// Returns a slice of the same memory, for which gdrx_fence faults. So a test notices whether a batch calls gdrx_fence.
 slice without_fence(const slice &memory)
 {
     gdrx_map map = memory.raw();
@@ -348,7 +349,7 @@ void child_changes_nothing()
     in_child(use_in_child);
     batch.write(size - 4, 2);
     CHECK_EQUAL(inherited->read<int>(size - 4), 2);
-    // The destructor of the batch runs last, after those of its mapping and its driver.
+    // The destructor of the batch runs at the end of this function, after its mapping and its driver were destroyed.
     inherited.reset();
     inherited_driver.reset();
 }

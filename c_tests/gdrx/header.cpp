@@ -1,6 +1,7 @@
 // Includes gdrx.hpp first, and uses all of its templates. With -DREFUSED=N, it has lines that the compiler must refuse.
-// Its message must contain the comment after REFUSED == N. ci/scripts/check-headers.sh checks that, and compiles this
-// file in every C++ since C++17. The program gdrx_cxx consists of this file and cxx.cpp, which also includes gdrx.hpp.
+// The compiler's message must contain the comment after REFUSED == N. ci/scripts/check-headers.sh checks that, and
+// compiles this file in every version of C++ since C++17. The program gdrx_cxx consists of this file and cxx.cpp, which
+// also includes gdrx.hpp.
 
 #include "gdrx.hpp"
 
@@ -16,7 +17,7 @@
 
 template class gdrx::word<float>;
 
-// Stores the value by each of the header's templates. cxx.cpp calls this.
+// Stores the value in the mapping by each of the header's templates. cxx.cpp calls this.
 namespace second {
 void store(const gdrx::slice &memory, std::size_t offset, float value);
 }

@@ -63,10 +63,11 @@ int passed(const char *name);
 /* Prints the reason, and ends the program with the status WAIVED. The caller need not close anything before. */
 void waive(const char *reason) __attribute__((noreturn));
 
-/* The name of the running test, or NULL if it is the program's name. */
+/* The name of the running test, which waive() prints. NULL: the program is one test, and has its name. */
 extern const char *running_test;
 
-/* Returns the factor by which the program must repeat less than usual, or wait longer. tests/c_programs.rs sets it. */
+/* Returns how many times fewer repetitions the program must make than usual, and how many times longer it must wait.
+   tests/c_programs.rs sets this factor, for example to 100 under valgrind. */
 long slowness(void);
 
 /* Returns the usual number of repetitions divided by slowness(), but at least 1. */
@@ -75,7 +76,7 @@ long rounds(long usual);
 /* Returns whether this system call fails with EPERM or ENOSYS, because tests/c_programs.rs has denied it. */
 int is_denied(const char *call);
 
-/* Returns whether tests/c_programs.rs runs the program with the libgdrapi of c_tests/another, which checks nothing. */
+/* Returns whether tests/c_programs.rs runs the program with c_tests/another, a libgdrapi that checks no handles. */
 int is_another_library(void);
 
 /* Runs part of a test in a forked child. If the child fails or is waived, this program fails or is waived, too. */
@@ -107,7 +108,8 @@ int open_descriptors(void);
 /* Sets the soft limit of a resource, but at most to the hard limit, and returns the previous soft limit. */
 rlim_t set_limit(int resource, rlim_t soft);
 
-/* Returns the number of page tables that gdrdrv has pinned for all processes, or -1 if the number cannot be read. */
+/* Returns how many page tables of the GPU driver gdrdrv holds for the pins of all processes, or -1 if the number cannot
+   be read. */
 long all_page_tables(void);
 
 /* ---- Programs whose tests can be run by name ---- */

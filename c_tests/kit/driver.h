@@ -29,7 +29,7 @@ static inline int command(int fd, unsigned long number, void *argument)
     return ioctl(fd, number, argument) == 0 ? 0 : errno;
 }
 
-/* If these functions were inline, gcc would warn of a result that a failed call does not write. */
+/* If these functions were inline, gcc would warn that callers use a result which is not set if the call fails. */
 #define NOT_INLINE static __attribute__((noinline, unused))
 
 NOT_INLINE int pin(int fd, uint64_t addr, uint64_t size, uint64_t *handle)
@@ -99,7 +99,7 @@ static inline unsigned char *mapped(int fd, uint64_t handle, size_t size)
     return va;
 }
 
-/* Returns whether pins outlive a free of their memory. Returns 0 for releases before 2.5, which do not report it. */
+/* Returns whether pins outlive a free of their memory. Returns 0 for gdrdrv before 2.5, which lacks the command. */
 static inline int persistent(int fd)
 {
     struct gdrdrv_get_attr a = {.attr = GDRDRV_ATTR_USE_PERSISTENT_MAPPING};

@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* Returns the signal that a read of one byte raises, or 0. valgrind.supp has the name of this function. */
+/* Returns the signal that a read of one byte raises, or 0. valgrind.supp has the name of this function, so that
+   valgrind does not report the read. */
 int fault_at(const volatile void *address);
 
 /* Reads one byte into *value, and returns the signal that this raises, or 0. Needs handle_faults() once before. */
@@ -28,8 +29,8 @@ struct fault_handlers {
     struct sigaction segv, bus;
 };
 
-/* Until release_faults(), a fault of this thread jumps to the place of its sigsetjmp(fault_return, ...). Returns the
-   old handlers. */
+/* From now on until release_faults(), a fault of this thread jumps to where it called sigsetjmp(fault_return, ...).
+   Returns the old handlers. */
 struct fault_handlers catch_faults(void);
 void release_faults(const struct fault_handlers *old);
 extern __thread sigjmp_buf fault_return;
@@ -37,7 +38,8 @@ extern __thread sigjmp_buf fault_return;
 /* ---- Checks ---- */
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-/* Checks that nothing can be accessed at the address, but that it is still reserved, because of stale pointers. */
+/* Checks that nothing can be accessed at the address, but that it is still reserved, so that no other memory is mapped
+   where stale pointers point. */
 #define CHECK_GONE(address)                                                                                            \
     do {                                                                                                               \
         CHECK_EQUAL(fault_at(address), SIGSEGV);                                                                       \

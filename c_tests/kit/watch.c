@@ -17,8 +17,8 @@ void watchdog_enter_group(void)
     setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* Returns the text of /proc/PROCESS/stat or /proc/PROCESS/task/THREAD/stat from the third field on, or NULL if the
-   process has ended. */
+/* Returns the text of /proc/PROCESS/stat or /proc/PROCESS/task/THREAD/stat from the third field (the state) on, or NULL
+   if the process has ended. */
 static const char *stat_of(const char *process, const char *thread)
 {
     static char text[1024];
@@ -71,7 +71,7 @@ static int process_runs(const char *process, FILE *report)
     return runs;
 }
 
-/* Returns a number that changes with the group's CPU time and its processes. Sets *runs if one of these runs now. */
+/* Returns a number that changes with the group's CPU time and its processes. Sets *runs if a process of it runs now. */
 static unsigned long long used_by(pid_t group, int *runs, FILE *report)
 {
     DIR *processes = opendir("/proc");
@@ -88,7 +88,7 @@ static unsigned long long used_by(pid_t group, int *runs, FILE *report)
             continue;
         if (its_group != group)
             continue;
-        used += user + system + (unsigned long long)atol(entry->d_name); /* a process that comes or goes is progress */
+        used += user + system + (unsigned long long)atol(entry->d_name); /* the pid: a new process is progress */
         *runs |= process_runs(entry->d_name, report);
     }
     if (processes != NULL)

@@ -1,6 +1,6 @@
-/* Times many copies at once: by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by one cuMemcpyAsync for each.
- * The times are medians in microseconds, until all copies have arrived. Host memory is page-locked, so that CUDA's copies
- * are fast. */
+/* Times many copies at once: by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by one cuMemcpyAsync for
+ * each copy. The times are medians in microseconds, until all copies have arrived. Host memory is page-locked, so that
+ * CUDA's copies are fast. */
 #include "example.h"
 
 #define SIZE (64 << 20)
@@ -10,16 +10,16 @@
 #endif
 #define PATTERN 0x5a
 
-/* CUmemcpyAttributes of CUDA. All copies have the same attributes. */
+/* Has the layout of CUDA's struct CUmemcpyAttributes. All copies of a batch have the same attributes. */
 struct attributes {
-    int source_order; /* 1: the order of the stream */
+    int source_order; /* 1: the source is read after earlier work of the stream */
     int source_hint[2], target_hint[2];
     unsigned int flags;
 };
 
-/* cuMemcpyBatchAsync of CUDA 13. */
+/* The type of cuMemcpyBatchAsync in CUDA 13. */
 typedef CUresult batch_13(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, struct attributes *, size_t *, size_t, CUstream);
-/* cuMemcpyBatchAsync of CUDA 12.8 and 12.9, which also returns the number of the copy that failed. */
+/* The type of cuMemcpyBatchAsync in CUDA 12.8 and 12.9, which also returns the number of the copy that failed. */
 typedef CUresult batch_12(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, struct attributes *, size_t *, size_t, size_t *, CUstream);
 
 static batch_13 *copy_batch;
@@ -34,7 +34,7 @@ static struct gdrx_copy copies[MOST];
 static CUdeviceptr to[MOST], from[MOST];
 static size_t sizes[MOST];
 
-/* CUDA drivers before 12.0 do not have this function. */
+/* CUDA drivers before 12.0 do not have this function. With them, its address is NULL. */
 #pragma weak cuGetProcAddress_v2
 
 static void find_batches(void)
@@ -76,7 +76,8 @@ static int is_there(enum method method)
     return method != BATCH || copy_batch != NULL || copy_batch_of_12 != NULL;
 }
 
-/* Prints the median time of each method for copies to or from random places. The methods take turns. Checks what is read. */
+/* Prints the median time of each method for copies to or from random places. The methods take turns. Checks the bytes
+ * that are read. */
 static void measure(int writes, size_t size, size_t n)
 {
     static double times[METHODS][RUNS];

@@ -1,5 +1,5 @@
 /* Registers GPU memory with an RDMA device by its dma-buf, and writes the same memory by the CPU. Without the headers of
- * rdma-core or without a device, it prints the call in place of making it. */
+ * rdma-core or without a device, it prints the call that would register the memory. */
 #include "example.h"
 
 #include <unistd.h>
@@ -60,12 +60,12 @@ int main(void)
     if (!registered(offset, memory.address, fd))
         printf("ibv_reg_dmabuf_mr(domain, %llu, %zu, %#llx, fd, access)\n", (unsigned long long)offset, SIZE,
                (unsigned long long)memory.address);
-    /* The device can send the bytes that the CPU writes without another copy. */
+    /* Writes bytes by the CPU. The device can then send them from GPU memory, without another copy. */
     MUST(gdrx_write_many(&memory.map, &header, 1));
     MUST(gdrx_flush(&memory.map));
     MUST(cuMemcpyDtoH(seen, memory.address + 64, sizeof(seen)));
     must("the header is not in GPU memory", memcmp(seen, "header", sizeof(seen)));
-    close(fd); /* A registration keeps the dma-buf. */
+    close(fd); /* A registration keeps the dma-buf open. */
     unmap_memory(&memory);
     return 0;
 }

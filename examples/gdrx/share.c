@@ -68,7 +68,7 @@ static int daemon_of(int socket)
         printf("the driver maps no dma-buf (error %d), which takes CUDA 13.3\n", error);
         return 3;
     }
-    close(fd); /* The mapping keeps the dma-buf. */
+    close(fd); /* The mapping keeps the dma-buf open. */
     MUST(gdrx_read_many(&map, copies, 1));
     printf("the daemon reads \"%s\"\n", question);
     MUST(gdrx_write_many(&map, copies + 1, 1));
@@ -97,7 +97,7 @@ int main(void)
     MUST(cuCtxSetCurrent(context));
     MUST(cuMemAlloc(&address, SIZE));
     MUST(cuMemcpyHtoD(address, seen, sizeof(seen)));
-    /* With this flag, the mapping is write-combining on each platform. */
+    /* With this flag, the mapping is write-combining on every platform, so `type` is known before the daemon maps. */
     MUST(gdrx_dmabuf(address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &fd, &part.offset));
     part.size = SIZE;
     part.type = GDR_MAPPING_TYPE_WC;

@@ -10,8 +10,8 @@
 #define LARGEST 256
 #define RUNS 201
 
-/* The items of a measurement. All have `size` bytes, and begin at byte `place` of a cache line. Size 0 stands for items of 4 to
- * 128 bytes that begin at different places. */
+/* The copies of which a measured batch or gather consists. Each has `size` bytes, and begins at byte `place` of a cache
+ * line. Size 0 stands for copies of 4 to 128 bytes that begin at different places. */
 static const struct shape {
     const char *name;
     size_t size, place;
@@ -31,7 +31,7 @@ static struct memory memory;
 static _Alignas(64) unsigned char host[MOST][LARGEST], lines[MOST * (LARGEST + 64)];
 static struct gdrx_copy copies[MOST];
 
-/* Reads the blocks of BYTES bytes that the items touch, and then copies the items out of them. */
+/* Reads the aligned blocks of BYTES bytes that contain the items to `lines`, and then copies the items out of them. */
 #define GATHER(BYTES, load_and_store)                                                                                          \
     do {                                                                                                                        \
         unsigned char *to = lines;                                                                                              \
@@ -131,7 +131,7 @@ int main(void)
     static const size_t counts[] = {4, 16, 64, 256};
 
     memory = map_memory(SIZE);
-    /* The first access to a page takes longer. */
+    /* Accesses each page once before the measurement, because the first access to a page takes longer. */
     for (size_t offset = 0; offset < SIZE; offset += 4096)
         gdrx_store_u8(&memory.map, offset, gdrx_load_u8(&memory.map, offset));
     for (int writes = 0; writes < 2; writes++) {
