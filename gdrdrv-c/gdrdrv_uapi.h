@@ -150,10 +150,9 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
 /*
- * Existing programs use these numbers and sizes. tests/lists.rs compares the numbers
- * with those in Rust, and gdremu/tests/contract.rs runs cases that use the fields. In
- * the kernel, _IOWR() is not a constant expression for clang; on powerpc and MIPS the
- * direction bits differ.
+ * Existing programs use these numbers and sizes, so they must not change. tests/lists.rs compares the numbers with
+ * those in Rust, and gdremu/tests/contract.rs runs cases that use the fields. There is no check in the kernel, where
+ * _IOWR() is no constant expression for clang, and none on powerpc and MIPS, where the numbers' direction bits differ.
  */
 #if !defined(__KERNEL__) && !defined(__powerpc64__) && !defined(__mips__)
 _Static_assert(GDRDRV_IOC_PIN_BUFFER == 0xC028DA01, "PIN_BUFFER");

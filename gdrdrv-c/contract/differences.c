@@ -1,4 +1,4 @@
-/* Intended differences between implementations and releases, which are stated nowhere else. */
+/* Lists the intended differences between implementations and releases of /dev/gdrdrv. No other file states them. */
 #include "contract.h"
 
 #include <dlfcn.h>
@@ -35,14 +35,14 @@ static const struct difference {
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
     /* Here gdrdrv-c is more lenient than the other implementations. */
-    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* the error is the GPU driver's */
+    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* the GPU driver chooses the error */
 
     /* NVIDIA's gdrdrv also differs in these results. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
     {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* 0 for one contiguous run of pages, EAGAIN for several */
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
 
-    /* gdremu cannot emulate these results, or its options set them. */
+    /* gdremu cannot emulate these results, or they depend on its options. */
     {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
     {"the device is no file", EMULATED, 0, NEWEST, 0},
     {"first handle", EMULATED, 0, NEWEST, ANY},                /* depends on --handle-base */
