@@ -38,10 +38,10 @@
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr is 0; or the range is empty and starts a GPU page; or it exceeds the address space
- * or the memory of any GPU; or it is not GPU memory of the caller; or a token is not 0, with
- * persistent mapping. ENOMEM: there is no memory or no handle left, or a limit of the process or
- * its user is reached. Other errors are those of the GPU driver.
+ * EINVAL: addr is 0; or size is 0 and addr is a multiple of the GPU page size; or the range exceeds
+ * the address space or the memory of any GPU; or it is not GPU memory of the caller; or a token is
+ * not 0, with persistent mapping. ENOMEM: there is no memory or no handle left, or a limit of the
+ * process or its user is reached. Other errors are those of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;

@@ -190,7 +190,7 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* If the device may be a GPU, counts that a driver has left it, and returns true. */
+/* Called when a driver was unbound from the device. If that may be a GPU, counts this departure, and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)

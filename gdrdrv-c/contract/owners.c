@@ -201,7 +201,7 @@ void after_exec(const char *then, int fd)
     } else if (strcmp(then, "owner") == 0) {
         CHECK_PINNED(1);
         CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, &version), expected("GET_VERSION by the owner after exec", 0));
-        /* The process has lost its mappings, but not its pins. */
+        /* By the exec, the process has lost its mappings, but not its pins. */
         if (expected("GET_VERSION by the owner after exec", 0) == 0) {
             CHECK_NOT_MAPPED(fd, 0);
             CHECK_OK(unpin(fd, 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Pins are page tables that clients hold. When pinned memory is freed, the free callbacks of ordinary pins run. */
+/* Pins are page tables that clients (such as gdrdrv) hold. A free of pinned memory runs callbacks of ordinary pins. */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/mm.h>

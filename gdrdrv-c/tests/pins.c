@@ -107,7 +107,7 @@ static void user(void)
     next_step(); /* now one pin if pins are persistent, else none */
 }
 
-/* Waits for the next step of the user. Stores the lines, ordered by size, and returns their number. */
+/* Waits until the child has taken a step. Stores the lines of its pins, ordered by size, and returns their number. */
 static int step(pid_t pid, struct line lines[2])
 {
     await(steps[0]);

@@ -252,7 +252,7 @@ static void device_that_leaves_waits_for_no_pin(const char *driver, const char *
     CHECK_EQUAL(requests() - before, wanted);
 }
 
-/* The held pin then fails, because the device with its memory has no driver any more. */
+/* The pin fails when emugpu stops holding it, because the device with its memory has no driver any more. */
 static void gpu_that_leaves_waits_for_no_pin_of_its_memory(void)
 {
     expected_error = EINVAL;

@@ -99,7 +99,7 @@ sum() {
     sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# Prints the last line. Fails if a test or a build has failed.
+# Prints the totals of all tests and builds. Fails if one of them has failed.
 report() {
     local failed=$(($(sum failed) + failures))
     printf '\n%d passed, %d failed, %d skipped, %d more shapes of the module built\n' "$(sum passed)" "$failed" "$(sum skipped)" $built

@@ -172,7 +172,7 @@ fn everything_is_reported_as_documented() {
         "0/pinned 1\n 0/pinned/0/pinned_by pin_here+0x\n 0/left/incomplete false\n 0/inside 0\n 0/signal null
          sum/failed_copies 4",
     );
-    // docs/trace.md has a line for each object, with its name and then its fields.
+    // docs/trace.md has a line for each object of the JSON report, with its name and then its fields.
     let document = fs::read_to_string(Path::new(ROOT).join("docs/trace.md")).unwrap();
     workdir.traced(&[], &uses, CRASH);
     let crashed = workdir.report();
@@ -211,7 +211,7 @@ const USES: &[(&str, i32, &str)] = &[
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
-    // This mapping begins inside a page of the GPU.
+    // `half` pins 65536 bytes from the middle of a GPU page. The mapping starts at that page, so it has 98304 bytes.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),

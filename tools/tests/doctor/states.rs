@@ -4,17 +4,17 @@ use super::choose_and_run;
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
-/// Returns a state in which GDRCopy works. `first` is the remedy that doctor must advise first, or is empty.
+/// Returns a state of the system in which GDRCopy works. `first` is the remedy that doctor must advise first, or empty.
 const fn works(first: &'static [Remedy]) -> State {
     State { first, ..HEALTHY }
 }
 
-/// Returns a state in which GDRCopy does not work.
+/// Returns a state of the system in which GDRCopy does not work.
 const fn bad(first: &'static [Remedy]) -> State {
     State { usable: false, ..works(first) }
 }
 
-/// Returns a state in which GDRCopy does not work, and doctor runs without gdremu.
+/// Returns a state of the system in which GDRCopy does not work, and doctor runs without gdremu.
 const fn real(first: &'static [Remedy]) -> State {
     State { is_real: true, ..bad(first) }
 }
