@@ -10,7 +10,7 @@
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
-	u64 handle; /* the first field of all commands on pins */
+	u64 handle; /* the argument of each command on a pin begins with it */
 	struct gdrdrv_pin_buffer pin_buffer;
 	struct gdrdrv_unpin_buffer unpin_buffer;
 	struct gdrdrv_get_cb_flag get_cb_flag;
@@ -89,7 +89,7 @@ static int gdr_get_info_v2(struct gdr_pin *pin, union gdr_argument *arg)
 	return 0;
 }
 
-/* The structs of GET_INFO and GET_INFO_V2 have the same fields before the type of the mapping. */
+/* Up to the type of the mapping, both structs have the same fields, so gdr_get_info_v2() can fill both. */
 static_assert(offsetof(struct gdrdrv_get_info, mapped) == offsetof(struct gdrdrv_get_info_v2, mapping_type));
 
 static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)
@@ -137,7 +137,7 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg, u64 *
 	return 0;
 }
 
-/* The whole argument is copied, whatever size the command number encodes. */
+/* The whole struct is copied. Some command numbers encode another size: that of a pointer to the struct. */
 #define GDR_COMMAND(NAME, name) .number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name)
 #define GDR_INPUT(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run = gdr_##name
 #define GDR_ON_PIN(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run_on_pin = gdr_##name

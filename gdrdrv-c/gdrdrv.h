@@ -70,7 +70,7 @@ struct gdr_owner {
 	u64 bytes;                    /* bytes of these pins, under owner.c's lock */
 	/* A process holds this for reading to get an ordinary pin, and for writing to return one. */
 	struct rw_semaphore tables;
-	struct semaphore large;       /* how many more large requests of a user the GPU driver may get */
+	struct semaphore large;       /* how many more large requests of a user may be with the GPU driver */
 };
 
 /* An open /dev/gdrdrv. */
@@ -208,7 +208,7 @@ int gdr_pages_tables(void);
 void gdr_map_init(void);
 /*
  * Linux has ARCH_SUPPORTS_PMD_PFNMAP since 6.12. In older kernels, get_user_pages_fast() mistakes
- * huge pages of a device for huge pages of RAM.
+ * huge pages of a device for huge pages of RAM. The function that maps huge pages is GPL-only.
  */
 #if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && \
 	defined(CONFIG_TRANSPARENT_HUGEPAGE)

@@ -38,10 +38,10 @@
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr is 0; or the range is empty and starts a GPU page; or it exceeds the address space
- * or the memory of any GPU; or it is not GPU memory of the caller; or a token is not 0, with
- * persistent mapping. ENOMEM: there is no memory or no handle left, or a limit of the process or
- * its user is reached. Other errors are those of the GPU driver.
+ * EINVAL: addr is 0; or size is 0 and addr is a multiple of the GPU page size; or the range exceeds
+ * the address space or the memory of any GPU; or it is not GPU memory of the caller; or a token is
+ * not 0, with persistent mapping. ENOMEM: there is no memory or no handle left, or a limit of the
+ * process or its user is reached. Other errors are those of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;
@@ -150,10 +150,9 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
 /*
- * Existing programs use these numbers and sizes. tests/lists.rs compares the numbers
- * with those in Rust, and gdremu/tests/contract.rs runs cases that use the fields. In
- * the kernel, _IOWR() is not a constant expression for clang; on powerpc and MIPS the
- * direction bits differ.
+ * Existing programs use these numbers and sizes, so they must not change. tests/lists.rs compares the numbers with
+ * those in Rust, and gdremu/tests/contract.rs runs cases that use the fields. There is no check in the kernel, where
+ * _IOWR() is no constant expression for clang, and none on powerpc and MIPS, where the numbers' direction bits differ.
  */
 #if !defined(__KERNEL__) && !defined(__powerpc64__) && !defined(__mips__)
 _Static_assert(GDRDRV_IOC_PIN_BUFFER == 0xC028DA01, "PIN_BUFFER");

@@ -113,8 +113,8 @@ static struct miscdevice gdr_device = {
 };
 
 /*
- * The major number of a second device with the same operations. Installers and containers look it
- * up in /proc/devices, which does not list misc devices.
+ * The major number of a second device with the same operations. Installers and containers look up
+ * this number in /proc/devices, which does not list misc devices such as the first one.
  */
 static int gdr_major;
 

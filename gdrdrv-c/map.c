@@ -75,8 +75,8 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 }
 
 /*
- * Whether memory behind PCIe must be mapped as device memory, because BlueField-3 does not support
- * it as normal memory.
+ * Whether memory behind PCIe must be mapped as device memory, because this is a BlueField-3, which
+ * does not support it as normal memory.
  */
 static bool gdr_must_be_device;
 
@@ -256,7 +256,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	u64 size = vma->vm_end - vma->vm_start;
 	u32 type;
 
-	if (!(vma->vm_flags & VM_MAYSHARE)) { /* VM_SHARED is set only for files open for writing */
+	if (!(vma->vm_flags & VM_MAYSHARE)) { /* without write access, a shared mapping has no VM_SHARED */
 		gdr_info("mappings of GPU memory must be shared: pass MAP_SHARED");
 		return -EINVAL;
 	}

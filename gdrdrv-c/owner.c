@@ -21,8 +21,8 @@ static DEFINE_SPINLOCK(gdr_owners_lock); /* protects all owners and their counts
 atomic64_t gdr_owner_refused = ATOMIC64_INIT(0);
 
 /*
- * Each entry allows one log line per minute. A user hides another user's line only if the hashes of
- * both are equal.
+ * Each entry allows one log line per minute. The hash of a user selects the entry, so a user hides
+ * another user's line only if their hashes are equal.
  */
 #define GDR_LOG_BITS 8
 static struct ratelimit_state gdr_owner_log[1 << GDR_LOG_BITS] = {
@@ -121,7 +121,7 @@ int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 byte
 		limited = "max_pins or max_pinned_mib";
 	} else if (!gdr_owner_add(user, bytes, READ_ONCE(gdr_max_pins_per_user),
 				  READ_ONCE(gdr_max_pinned_mib_per_user))) {
-		process->refs--; /* not the last one, because the file has one, too */
+		process->refs--; /* not the last reference, because the file has one, too */
 		process->pins--;
 		process->bytes -= bytes;
 		limited = "max_pins_per_user or max_pinned_mib_per_user";

@@ -20,11 +20,11 @@
 #define GDR_TABLE_WITH_FLAGS 0x00010003
 #define GDR_TABLE_CPU_CACHEABLE 0x1
 
-#ifndef GDR_GPU_VENDOR /* vm/modules.sh defines another vendor */
+#ifndef GDR_GPU_VENDOR /* for tests, vm/modules.sh defines the vendor of QEMU's device */
 #define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
 #endif
 
-/* Larger requests are limited in number, as the GPU driver allocates over 256 KiB before it checks their range. */
+/* Larger requests are limited in number. For each, the GPU driver allocates over 256 KiB before it checks the range. */
 #ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller limit */
 #define GDR_LARGE_REQUEST (1ULL << 30)
 #endif
@@ -38,7 +38,7 @@ static atomic_t gdr_tables = ATOMIC_INIT(0);
  */
 static atomic_t gdr_is_kept = ATOMIC_INIT(0);
 
-/* The number of times that a driver has left a device that may be a GPU. */
+/* The number of times that a driver was unbound from a device that may be a GPU. */
 static atomic_t gdr_departures = ATOMIC_INIT(0);
 
 /*
@@ -175,7 +175,7 @@ static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 #if NVIDIA_P2P_PAGE_TABLE_VERSION >= GDR_TABLE_WITH_FLAGS
 	return table->flags & GDR_TABLE_CPU_CACHEABLE;
 #elif defined(GDR_NVIDIA_IS_OPENSOURCE)
-	/* GPU memory is RAM to the kernel on POWER9 and Grace. */
+	/* On POWER9 and Grace, the kernel treats GPU memory as RAM, which can be cached. */
 	return page_is_ram(PHYS_PFN(table->pages[0]->physical_address));
 #else
 	return false; /* page_is_ram() is a GPL-only symbol */
@@ -190,12 +190,15 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* If the device may be a GPU, counts that a driver has left it, and returns true. */
+/* Called when a driver was unbound from the device. If that may be a GPU, counts this departure, and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
-	/* The caller must look for pins after this count, because gdr_pages_check() may be running. */
+	/*
+	 * The caller must look for pins only now. A pin whose gdr_pages_check() has run by then is
+	 * found. Later checks see the new count.
+	 */
 	atomic_inc(&gdr_departures);
 	return true;
 }

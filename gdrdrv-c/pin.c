@@ -22,7 +22,7 @@ struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 {
 	struct gdr_pin *pin;
 
-	xa_lock(&gdr_pins); /* gdr_pins has a reference to each of its pins */
+	xa_lock(&gdr_pins); /* until the unlock, gdr_pins keeps its reference to each of its pins */
 	pin = xa_find(&gdr_pins, &first, last, XA_PRESENT);
 	if (pin)
 		kref_get(&pin->refs);
@@ -97,7 +97,7 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 }
 
 /*
- * Ends access to the pins of a device that its driver has left, because another driver may get the
+ * Ends access to the pins of a device whose driver was unbound, because another driver may get the
  * device, or another device may get its addresses. The pins stay until they are unpinned. For pins
  * that are being made, gdr_pages_check() notices the departure.
  */

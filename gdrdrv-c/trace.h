@@ -16,7 +16,7 @@
 
 #include "gdrdrv.h"
 
-/* `id` identifies the pin in the whole module. `pid` is the number of its owner. */
+/* `id` identifies the pin in the whole module. `pid` is the number of the process that owns it. */
 DECLARE_EVENT_CLASS(gdrdrv_pin_event,
 	TP_PROTO(const struct gdr_pin *pin),
 	TP_ARGS(pin),

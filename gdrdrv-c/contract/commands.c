@@ -112,7 +112,7 @@ TEST(pin_whose_handle_cannot_be_returned_is_undone)
     CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, version), EFAULT);
 }
 
-/* Commands without output do not write their argument, so they cannot fail after they are
+/* Commands without output must not write to their argument: a fault there would make a command fail that is already
    done. */
 TEST(commands_without_output_accept_read_only_arguments)
 {
@@ -126,5 +126,5 @@ TEST(commands_without_output_accept_read_only_arguments)
     CHECK(mprotect(page, PAGE, PROT_READ) == 0);
     if (since(5))
         CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
-    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* this argument, too, begins with the handle */
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* needs only the handle, with which the page begins */
 }

@@ -1,4 +1,4 @@
-/* Declarations for the cases of the contract. README.md describes the suite. */
+/* Declarations for the tests of how /dev/gdrdrv must behave, which README.md describes. Each test is a case. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
@@ -8,12 +8,12 @@
 
 /* ---- Cases. Each is a TEST, and runs in its own process. No pin may be left when that process ends ---- */
 
-/* Through these pipes, two processes of a case wait for each other. */
+/* Through these pipes, the process of a case and its child wait for each other. */
 extern int to_child[2], to_parent[2];
 
 /* Executes this program again, which then calls after_exec() with these arguments. */
 _Noreturn void exec_self(const char *then, int fd);
-/* Runs in the executed program. Makes the checks of the device that `then` names, and ends the case. */
+/* Runs in the executed program. Checks that the device `fd` behaves as `then` says, and ends the case. */
 _Noreturn void after_exec(const char *then, int fd);
 
 /* ---- The implementation under test ---- */
@@ -21,8 +21,8 @@ _Noreturn void after_exec(const char *then, int fd);
 enum implementation {
     GDRDRV_C = 1, /* gdrdrv-c of this repository */
     NVIDIA = 2,   /* NVIDIA's gdrdrv */
-    GDREMU = 4,   /* gdremu */
-    DEFECTS = 8   /* gdremu --module-defects */
+    GDREMU = 4,   /* gdremu, the emulator of this repository */
+    DEFECTS = 8   /* gdremu --module-defects, which has the defects of NVIDIA's gdrdrv */
 };
 
 enum implementation implementation(void);
@@ -30,7 +30,7 @@ enum implementation implementation(void);
 /* Returns whether the device is of release 2.`minor` or later. */
 bool since(unsigned int minor);
 
-/* Skips the case on gdremu's nvidia provider, which stands in for the driver on a real GPU. */
+/* Skips the case if gdremu emulates /dev/gdrdrv over the BAR1 of a real GPU (its provider `nvidia`). */
 void waive_over_bar1(const char *why);
 
 /* Stands for any result. expected() returns this where an implementation's result is not checked. */
@@ -45,14 +45,14 @@ long expected(const char *what, long contract);
 /* ---- GPU memory, from CUDA or, without it, from /dev/emugpu ---- */
 
 struct memory {
-    uint64_t va; /* starts a GPU page */
+    uint64_t va; /* a multiple of the GPU page size */
     uint64_t size;
     void *emugpu;
 };
 
 /*
  * memory_alloc() rounds sizes up to multiples of this. CUDA puts several smaller allocations into one block, and may
- * keep the block when one of them is freed.
+ * keep the block when one of them is freed. Then the GPU driver would not notice the free.
  */
 #define UNIT (2UL << 20)
 struct memory memory_alloc(uint64_t size);
@@ -66,7 +66,7 @@ unsigned char memory_byte(struct memory memory, uint64_t offset);
  * place them. The memory is freed when the process ends.
  */
 uint64_t memory_two_allocations(void);
-/* Puts the tokens of the memory into the argument. Returns false if there are none. */
+/* Puts the tokens, by which the GPU driver finds the memory's process, into the argument. Returns false without any. */
 bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument);
 
 /* An address at which no process has GPU memory. */

@@ -1,4 +1,4 @@
-/* Intended differences between implementations and releases, which are stated nowhere else. */
+/* Lists the intended differences between implementations and releases of /dev/gdrdrv. No other file states them. */
 #include "contract.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ static const struct difference {
     unsigned int from, to; /* the first and last release 2.x */
     long expected;
 } differences[] = {
-    /* Differences between releases. commands.c lists since which release each command exists. */
+    /* Results that only some releases have. commands.c lists since which release each command exists. */
     {"GET_CB_FLAG by another thread of the owner", ALL, 0, 0, EACCES},
     {"pins of less than a page have handles of their own", ALL, 0, 3, 0},
     {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds sizes up, but 2.4.1 does not, and both report 2.4 */
@@ -26,7 +26,7 @@ static const struct difference {
     {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* GET_INFO reports the oldest pin */
     {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
     {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
-    {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* gdremu does not emulate mprotect */
+    {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* not gdremu, as it emulates no mprotect */
 
     /* Here gdrdrv-c is stricter than the other implementations. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
@@ -35,14 +35,14 @@ static const struct difference {
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
     /* Here gdrdrv-c is more lenient than the other implementations. */
-    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* the error is the GPU driver's */
+    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* the GPU driver chooses the error */
 
     /* NVIDIA's gdrdrv also differs in these results. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
     {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* 0 for one contiguous run of pages, EAGAIN for several */
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
 
-    /* gdremu cannot emulate these results, or its options set them. */
+    /* gdremu cannot emulate these results, or they depend on its options. */
     {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
     {"the device is no file", EMULATED, 0, NEWEST, 0},
     {"first handle", EMULATED, 0, NEWEST, ANY},                /* depends on --handle-base */
@@ -75,7 +75,7 @@ static bool is_gdrdrv_c(void)
     return access(PARAMS, F_OK) == 0 && strstr(file_text(PARAMS), "gdrdrv-c") != NULL;
 }
 
-/* Returns the name of gdremu's provider, or NULL without gdremu. */
+/* Returns the name of the provider that gdremu's option --provider has chosen, or NULL without gdremu. */
 static const char *gdremu_provider(void)
 {
     const char *(*provider)(void);

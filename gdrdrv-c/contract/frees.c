@@ -1,4 +1,4 @@
-/* Tests of what a free of pinned memory does, with persistent pins and with others. */
+/* Tests what a free of pinned memory does to persistent pins, which stay, and to ordinary ones, which end. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)

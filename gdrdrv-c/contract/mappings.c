@@ -216,7 +216,7 @@ TEST(unpin_removes_pages_of_a_single_gpu_page)
     CHECK_PAGES_GONE(va, 3 * PAGE);
 }
 
-/* Checks the pages of the rest of a mapping after UNPIN, if munmap or mremap had removed another part before UNPIN. */
+/* Checks what UNPIN has left of a mapping of which munmap or mremap had removed another part before. */
 static void check_left(const unsigned char *va, size_t size)
 {
     if (expected("a pin is mapped while a part of its mapping is", 1))

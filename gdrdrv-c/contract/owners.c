@@ -82,7 +82,8 @@ TEST(close_while_a_child_has_a_copy)
     CHECK_PINNED(1);
 }
 
-/* Ordinary pins would stay, because only the process that owns the memory can unpin them. */
+/* If a child closes the last descriptor, the GPU driver ignores the unpin of ordinary pins, because the memory is not
+   the child's. So they would stay pinned. */
 TEST(last_close_by_a_child_ends_persistent_pins)
 {
     int fd = driver_open();
@@ -99,7 +100,7 @@ TEST(last_close_by_a_child_ends_persistent_pins)
     CHECK_PINNED(0);
 }
 
-/* Pins, and exits before a child does. The fork comes before CUDA is used, so the child inherits no GPU descriptor. */
+/* Pins, and exits while a child runs. The fork comes before CUDA is used, so the child inherits no GPU descriptor. */
 static void end_before_a_child(void)
 {
     int fd = driver_open();
@@ -200,7 +201,7 @@ void after_exec(const char *then, int fd)
     } else if (strcmp(then, "owner") == 0) {
         CHECK_PINNED(1);
         CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, &version), expected("GET_VERSION by the owner after exec", 0));
-        /* The process has lost its mappings, but not its pins. */
+        /* By the exec, the process has lost its mappings, but not its pins. */
         if (expected("GET_VERSION by the owner after exec", 0) == 0) {
             CHECK_NOT_MAPPED(fd, 0);
             CHECK_OK(unpin(fd, 0));
@@ -295,7 +296,7 @@ TEST(last_close_unpins_by_any_call)
     CHECK(close(200) == 0);
 
     fd = driver_open();
-    CHECK_EQUAL(dup2(fd, 299), 299); /* CUDA has descriptors with lower numbers */
+    CHECK_EQUAL(dup2(fd, 299), 299); /* above CUDA's descriptors, which close_range() must not close */
     CHECK_EQUAL(dup3(fd, 300, O_CLOEXEC), 300);
     CHECK(close(fd) == 0);
     (void)pinned(300, memory, SIZE);

@@ -53,7 +53,7 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Finds the device. When the device leaves, bar.c calls `left` with emugpu_lock held. */
+/* Finds the PCI device with the memory. When the device leaves, bar.c calls `left` with emugpu_lock held. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
 /* Returns whether the device is present. Called with emugpu_lock held. */
@@ -96,7 +96,7 @@ void space_free(struct emugpu_space *space);
 struct emugpu_space *space_of_caller(void);
 /* Returns the space that the tokens name, or NULL. The caller need not own the space. */
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
-/* Unmaps all memory from the CPU, so the next access faults. */
+/* Removes all memory from the page tables of the CPU, so the next access faults. */
 void spaces_zap_views(void);
 
 int space_create(struct emugpu_space *space, struct emugpu_create *create);
@@ -107,7 +107,7 @@ int space_renew(struct emugpu_space *space, u64 va, u64 size);
 
 /* Returns the object of a handle, or NULL. */
 struct emugpu_object *space_object(struct emugpu_space *space, u32 handle);
-/* Returns whether a single mapping has the whole range. */
+/* Returns whether a single mapping covers the whole range. */
 bool space_has_whole(struct emugpu_space *space, u64 va, u64 size);
 /* Stores the number of the page at an address. Returns -EINVAL if it cannot be pinned. */
 int space_page(struct emugpu_space *space, u64 va, u32 *page);
@@ -140,7 +140,7 @@ void pin_add(struct pin *pin);
  * anywhere.
  */
 struct pin *pin_take(struct nvidia_p2p_page_table *table, struct emugpu_space *space);
-/* Runs the free callbacks of ordinary pins with a page in the range. */
+/* Ends the ordinary pins that have a page in the range, and runs their free callbacks. */
 void pins_lose(struct emugpu_space *space, u64 va, u64 size);
 u64 pins_count(void);
 /*
@@ -153,7 +153,7 @@ void pause_for(u32 microseconds);
 
 /* ---- p2p.c ---- */
 
-/* Returns the total number of bytes that were allocated for pins before a check of their ranges. */
+/* Returns how many bytes have ever been allocated for requests to pin, before their ranges were checked. */
 u64 pins_unchecked_bytes(void);
 void wait_while_held(void);
 

@@ -28,7 +28,7 @@
 /* The offset at which mmap maps the object with this handle. Objects are smaller than 4 GiB. */
 #define EMUGPU_OFFSET(handle) ((__u64)(handle) << 32)
 
-/* The p2p_token of the process with this number. The va_space of a process is its number. */
+/* The p2p_token of the process with this PID. The other token of a process, its va_space, is the PID itself. */
 #define EMUGPU_TOKEN(process) ((__u64)(process) << 16 | 1)
 
 /* A flag of an object: clients may pin its pages. */
@@ -57,13 +57,13 @@ struct emugpu_status {
 	__u64 bytes;
 	__u64 free_bytes;
 	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, for all processes */
-	__u64 unchecked_bytes; /* total allocated for pins before a check of their ranges */
+	__u64 unchecked_bytes; /* total ever allocated for requests to pin, before a check of their ranges */
 };
 
 struct emugpu_inject {
 	__u32 nth;   /* number of the pin that fails: 1 is the next pin, 0 is none */
 	__s32 error; /* the errno of that pin, a positive number */
-	__u32 pin_delay;      /* microseconds after an ordinary pin's pages are chosen, and before a pin is returned */
+	__u32 pin_delay;      /* microseconds after the choice of an ordinary pin's pages, and before any pin returns */
 	__u32 callback_delay; /* microseconds before each free callback, and in nvidia_p2p_free_page_table() */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
 	__u32 nth_put;   /* number of the unpin that does nothing: 1 is the next unpin, 0 is none */
@@ -81,9 +81,9 @@ struct emugpu_inject {
 /* Releases a handle. ENOENT: no object has it. */
 #define EMUGPU_RELEASE _IOW('e', 4, __u32)
 /*
- * Called when the program has freed memory of which the addresses stay mapped. Ordinary pins end as
- * with EMUGPU_UNMAP. Then new zeroed pages replace those that are still pinned. ENOMEM: there are
- * not enough pages, and nothing changes.
+ * Called when the program has freed memory whose addresses stay mapped. Ordinary pins end as with
+ * EMUGPU_UNMAP. Then new zeroed pages replace those that persistent pins still hold. ENOMEM: there
+ * are not enough pages, and nothing changes.
  */
 #define EMUGPU_RENEW _IOW('e', 5, struct emugpu_range)
 #define EMUGPU_STATUS _IOR('e', 6, struct emugpu_status)

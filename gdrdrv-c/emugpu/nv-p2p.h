@@ -96,7 +96,7 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
  * of the process that the tokens name. It is not found in another process, after its callback, or
  * if the resource manager has forgotten the process. Then this function returns 0, too. Without
  * tokens it has done nothing, and the callback may still come. With tokens it has freed the table
- * again.
+ * a second time.
  *
  * A failure leaves the pin unchanged. After -ENOMEM, another call can succeed.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Pins are page tables that clients hold. When pinned memory is freed, the free callbacks of ordinary pins run. */
+/* Pins are page tables that clients (such as gdrdrv) hold. A free of pinned memory runs callbacks of ordinary pins. */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -16,7 +16,7 @@ static atomic_t count = ATOMIC_INIT(0);
 module_param_named(page_tables, count.counter, int, 0444);
 MODULE_PARM_DESC(page_tables, "number of page tables that clients hold");
 
-/* Freed pins. The one that was freed last is used first, so that its address is soon that of a new table. */
+/* Freed pins. The one freed last is reused first, so that errors of clients that still use its address show soon. */
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 
@@ -151,7 +151,8 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		list_del(&pin->node);
 		pin->revoked = true;
 		/*
-		 * Every other callback runs in a kernel thread, which has no user memory.
+		 * Every second callback runs in a kernel thread, so that clients cannot rely on the
+	 * freeing thread's user memory.
 		 */
 		in_kernel_thread = !in_kernel_thread;
 		lost_pin.pin = pin;

@@ -10,7 +10,7 @@
 /* GPU addresses have at most 57 bits. */
 #define LAST_ADDRESS (1ULL << 57)
 
-/* The objects of all spaces, by handle. So each offset in the device node belongs to one object. */
+/* The objects of all spaces, by handle. So each offset for mmap of the device belongs to one object. */
 static DEFINE_XARRAY_ALLOC1(objects);
 
 static LIST_HEAD(spaces);

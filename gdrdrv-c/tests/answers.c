@@ -39,7 +39,7 @@ static void params_name_the_implementation(void)
 {
     const char *text = file_text(PARAMS);
 
-    CHECK(strstr(text, "\ndbg_enabled: 0\n") != NULL); /* vm/init sets this value */
+    CHECK(strstr(text, "\ndbg_enabled: 0\n") != NULL); /* vm/init sets it to 0 after loading the module */
     CHECK(strstr(text, "\nImplementation: gdrapi gdrdrv-c ") != NULL);
 }
 
@@ -64,7 +64,7 @@ static void node_has_the_mode_of_the_parameter(void)
     in_child(open_unprivileged);
 }
 
-/* Also checks the other flags of a mapping: the kernel does not grow it, share it with children, or dump it. */
+/* Also checks the other flags of a mapping: the kernel must not grow it, share it with children, or dump it. */
 static void nothing_is_executable(void)
 {
     const int executable[] = {PROT_EXEC, PROT_READ | PROT_EXEC, PROT_WRITE | PROT_EXEC,
@@ -153,7 +153,7 @@ static void get_version_only_writes_its_argument(void)
 
     CHECK(pages != MAP_FAILED);
     CHECK(madvise(pages, 2 * PAGE, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
-    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* takes the page faults of a first call */
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* a first call may have page faults in the code, too */
     CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages + PAGE));
     CHECK(getrusage(RUSAGE_THREAD, &after) == 0);

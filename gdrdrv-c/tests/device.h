@@ -135,7 +135,7 @@ static inline uint64_t pinned(int fd, struct gpu_memory memory)
     return handle;
 }
 
-/* Opens the device to find out whether pins are persistent, for programs that have not opened it yet. */
+/* Returns whether pins are persistent, for programs that have not opened the device yet. */
 static inline int pins_persist(void)
 {
     int fd = driver_open(), result = persistent(fd);

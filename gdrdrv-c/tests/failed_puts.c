@@ -42,7 +42,7 @@ static void persistent_pins_end(void)
     }
 }
 
-/* At the exit, the kernel closes gdrdrv before emugpu, because gdrdrv's descriptor has the smaller number. */
+/* At exit, the kernel closes the descriptor with the smaller number first: gdrdrv's, and then that of emugpu. */
 static void fail_at_exit(void)
 {
     int fd = driver_open();

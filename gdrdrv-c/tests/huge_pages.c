@@ -36,7 +36,7 @@ static size_t page_table_bytes(void)
     return (size_t)status_kib("VmPTE") << 10;
 }
 
-/* Returns how many bytes emugpu hands out as adjacent pages, at most. */
+/* Returns the largest number of bytes that emugpu hands out as adjacent pages. */
 static uint64_t longest_run(void)
 {
     return strtoul(parameter("emugpu", "longest_run"), NULL, 10) * GPU_PAGE;
@@ -90,7 +90,7 @@ static long faults_of_read(const volatile unsigned char *va)
     return after.ru_minflt - before.ru_minflt;
 }
 
-/* mmap fills no page table. A page fault fills the mapped part of 2 MiB. */
+/* mmap fills no page table. A page fault fills all that is mapped of the 2 MiB around its address. */
 static void mappings_need_few_page_faults(void)
 {
     uint64_t handle = pinned(fd, memory);

@@ -1,7 +1,7 @@
 /*
- * Tests of an unpin for which the GPU driver reports success but keeps the pin, because it has forgotten that the
- * process may end it. The free callback of that pin comes when its memory is freed. It must not affect other pins or
- * use freed memory.
+ * Tests of an unpin for which the GPU driver reports success but keeps the pin, because it no longer knows the
+ * process. The free callback of that pin comes when its memory is freed. It must not affect other pins or use freed
+ * memory.
  *
  * usage: ignored_puts [rounds]
  */
@@ -14,7 +14,7 @@
 
 static long rounds_wanted;
 
-/* The kernel is likely to store the new pin at the address of the ended one. */
+/* The kernel is likely to store the new pin at the address of the ended one, so a late callback could confuse them. */
 static void late_callback_leaves_other_pins(void)
 {
     int fd = driver_open();
@@ -70,8 +70,8 @@ static void ignored_unpin_against_free(void)
 static int freed[2], go[2];
 
 /*
- * Pins, and exits. The exit closes gdrdrv before emugpu, as gdrdrv's descriptor has the smaller number. A child keeps
- * the GPU's memory until it is asked to end.
+ * Pins, and exits. The exit closes gdrdrv before emugpu, as gdrdrv's descriptor has the smaller number. A child has a
+ * copy of emugpu's descriptor, which keeps the memory until the child is asked to end.
  */
 static void owner(void)
 {

@@ -154,7 +154,7 @@ static void processes_are_limited_separately(void)
     check_full(fd);
 }
 
-/* In each round, pins until a limit refuses, and unpins all. Adds rounds until one of them has made a pin. */
+/* In each round, pins until a limit refuses a pin, and unpins all. Adds rounds until one of them has made a pin. */
 static void *pinner(void *unused)
 {
     uint64_t handles[2 * LIMIT];
@@ -250,7 +250,7 @@ static void full_bar1_is_no_limit(void)
 
 static int go_on[2];
 
-/* Pins, and ends before a child that keeps its descriptors of gdrdrv and of the GPU. */
+/* Pins, and exits while a child still has copies of the descriptors of gdrdrv and of the GPU. */
 static void leave_pins(void)
 {
     uint64_t handles[LIMIT];
@@ -331,7 +331,7 @@ static void pins_of_ended_processes_count_for_their_user(void)
     long before = refused();
     in_child(user_has_no_room);
     CHECK_EQUAL(refused(), before + 2);
-    in_child(fill_up); /* root has pins left, because the limit counts each user's separately */
+    in_child(fill_up); /* root can still pin, because the limit counts each user's pins separately */
     say(go_on[1]);
     while (page_tables() > 0)
         usleep(1000);

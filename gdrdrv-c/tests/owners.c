@@ -8,7 +8,7 @@
 
 static int said[2], asked[2], clone_flags;
 
-/* Pins and exits. A child with the descriptors keeps running, and closes one at a time on request. */
+/* Pins and exits. A child with copies of both descriptors keeps running, and closes each when it is asked to. */
 static void end_before_a_child(void)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);

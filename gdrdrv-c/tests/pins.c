@@ -107,7 +107,7 @@ static void user(void)
     next_step(); /* now one pin if pins are persistent, else none */
 }
 
-/* Waits for the next step of the user. Stores the lines, ordered by size, and returns their number. */
+/* Waits until the child has taken a step. Stores the lines of its pins, ordered by size, and returns their number. */
 static int step(pid_t pid, struct line lines[2])
 {
     await(steps[0]);
@@ -121,7 +121,7 @@ static int step(pid_t pid, struct line lines[2])
     return count;
 }
 
-/* The command in README.md shows how much of a GPU each user has pinned. */
+/* Checks that the awk command in gdrdrv-c/README.md prints how much of a GPU each user has pinned. */
 static void check_sums(void)
 {
     char text[256], expected[256];
@@ -186,7 +186,7 @@ static void pin_forever(void)
     }
 }
 
-/* Each line is complete, even if its pin ends. A read can find many lines, because new pins appear during it. */
+/* Each line must be complete, even if its pin ends while the file is read. */
 static void read_while_pins_end(long rounds_wanted)
 {
     static struct line lines[1000];
@@ -201,7 +201,7 @@ static void read_while_pins_end(long rounds_wanted)
     printf("%ld reads, a pin in %ld\n", round, seen);
 }
 
-/* Runs `pins refused` without CAP_SYS_ADMIN, as root in a container without a user namespace. */
+/* Runs `pins refused` as root without CAP_SYS_ADMIN, which root lacks in a container without a user namespace. */
 static void root_without_capabilities(void)
 {
     CHECK(prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) == 0);

@@ -104,7 +104,7 @@ static void free_against_map_against_unpin(void)
         ended = closed = 0;
 
         pthread_barrier_wait(&begin);
-        delay(&seed, WAKING * DELAY); /* the other threads may still have to wake up */
+        delay(&seed, WAKING * DELAY); /* a longer delay, because the other threads may still have to wake up */
         gpu_free(memory);
         if (!outlives_free)
             __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
@@ -141,7 +141,7 @@ static void *freer(void *patience)
     return NULL;
 }
 
-/* emugpu waits, so that memory is freed before its pin is complete, and a pin is unpinned while its callback runs. */
+/* emugpu's delays let memory be freed before its pin is complete, and let a pin be unpinned while its callback runs. */
 static void free_against_pin(void)
 {
     unsigned int patience = 1;

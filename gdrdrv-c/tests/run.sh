@@ -23,7 +23,7 @@ fi
 
 tap_begin $#
 for program; do
-    # shellcheck disable=SC2086 # These are several words.
+    # shellcheck disable=SC2086 # $program is a program and its arguments.
     tap_test "$program" "$out/"$program
 done
 tap_end

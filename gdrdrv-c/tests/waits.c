@@ -16,7 +16,7 @@
 
 /* ---- Held processes, and children that must end while a process is held ---- */
 
-/* Makes emugpu hold a process: its pins, and its mmaps of GPU memory, do not return. 0 stands for no process. */
+/* Makes emugpu hold a process: its calls to pin, and to mmap GPU memory, do not return. 0 stands for no process. */
 static void hold(pid_t process)
 {
     if (getuid() == 0)
@@ -28,7 +28,7 @@ static void release(void)
     hold(0);
 }
 
-/* Returns whether the thread is in a function of this module. */
+/* Returns whether the thread is inside a function of this kernel module. */
 static int is_inside(pid_t thread, const char *module)
 {
     char path[64], text[8192];
@@ -69,7 +69,7 @@ static int threads_of(pid_t process, pid_t *threads)
     return count;
 }
 
-/* Waits until `wanted` threads of the process are in the module. */
+/* Waits until `wanted` threads of the process are inside this kernel module. */
 static void await_inside(pid_t process, const char *module, int wanted)
 {
     for (;;) {
@@ -112,7 +112,7 @@ static void ends(void (*part)(void))
 
 static char drivers_file[96], device_name[32];
 
-/* Chooses the driver's device whose file `what` in sysfs has this text. */
+/* Chooses, for the functions below, the driver's device whose file `what` in sysfs has this text. */
 static void choose(const char *driver, const char *what, const char *text)
 {
     char pattern[96];
@@ -252,7 +252,7 @@ static void device_that_leaves_waits_for_no_pin(const char *driver, const char *
     CHECK_EQUAL(requests() - before, wanted);
 }
 
-/* The pin fails, because the device with its memory has no driver any more. */
+/* The pin fails when emugpu stops holding it, because the device with its memory has no driver any more. */
 static void gpu_that_leaves_waits_for_no_pin_of_its_memory(void)
 {
     expected_error = EINVAL;
@@ -282,7 +282,7 @@ static void pin_and_be_held_in_mmap(void)
     finish_thread(thread);
 }
 
-/* The held thread keeps its process's mmap_lock, like a thread that waits for the answer of a file system. */
+/* The thread that is held in mmap keeps its process's mmap_lock, as one that waits for a file system may do. */
 static void gpu_that_leaves_waits_for_no_mmap(void)
 {
     choose(GPU_DRIVER, "device", "0x1110\n");

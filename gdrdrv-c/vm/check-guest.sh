@@ -12,7 +12,7 @@ limit=300
 
 # The model-based test makes MODEL_CALLS calls. C tests repeat their loops a hundredth as often as elsewhere.
 export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100
-# Some programs load libgdrapi.so. LIB may have only libgdrapi.so.2, so a link is made.
+# Some programs load the library by the name libgdrapi.so, which LIB may lack. This link provides it.
 names=$(mktemp -d)
 ln -s "$lib/libgdrapi.so.2" "$names/libgdrapi.so"
 export GDRAPI_LIB=$lib LD_LIBRARY_PATH=$lib:$names

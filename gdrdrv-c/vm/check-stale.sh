@@ -43,7 +43,7 @@ load_driver() {
     insmod "$1/emugpu/emugpu.ko"
 }
 
-rm -f /.dockerenv # in a container, doctor would print other remedies
+rm -f /.dockerenv # by this file, doctor would recognize a container, and print other remedies
 mkdir -p "$modules/extra"
 touch "$modules"/modules.{order,builtin,builtin.modinfo}
 ln -sfn "$kernel/headers" "$modules/build"
@@ -56,7 +56,7 @@ run() {
     "$@" >"$work/log" 2>&1 || { cat "$work/log" /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
-# first_step: prints doctor's first step as JSON.
+# first_step: prints the first step that `gdrcopy doctor` advises, as JSON.
 first_step() {
     "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >"$work/doctor" || true
     jq '.steps[0]' "$work/doctor"

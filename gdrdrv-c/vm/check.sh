@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the project's tests, and those of gdrdrv-c, over gdrdrv-c in virtual machines, with persistent pins and with others.
+# Runs the library's tests, and those of gdrdrv-c, over gdrdrv-c in virtual machines, with persistent and ordinary pins.
 set -euo pipefail
 
 usage() {
@@ -43,12 +43,12 @@ while [ $# -gt 0 ]; do
     *) usage >&2 && exit 2 ;;
     esac
 done
-if $is_quick && ! $with_library; then # --quick runs tests of the library, too
+if $is_quick && ! $with_library; then # --quick runs the library's tests, too, so it needs the library
     usage >&2 && exit 2
 fi
 
 has_huge_pages=false
-is_instrumented=false # true for a kernel that is built here with checks, which make everything many times slower
+is_instrumented=false # true for a kernel that debug-kernel.sh builds with checks, which slow everything many times
 limit=3000
 case $series in
 6.12 | newest) has_huge_pages=true ;;
@@ -61,7 +61,7 @@ failures=0
 built=0
 declare -A machines
 
-# build KERNEL BRANCH LICENSE: builds a variant of the modules that no virtual machine runs.
+# build KERNEL BRANCH LICENSE: builds a variant of the modules that is not run, to see that it compiles.
 build() {
     if "$here/modules.sh" "$@" >/dev/null; then
         built=$((built + 1))
@@ -94,12 +94,12 @@ finish_script() {
     grep -q '^# 1 passed' "$logs/$1.log" || failures=$((failures + 1))
 }
 
-# sum WORD: prints the sum of the numbers before this word in the summaries of all virtual machines.
+# sum WORD: prints the sum of the numbers before this word, such as "passed", in the TAP summaries of all tests.
 sum() {
     sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# Prints the last line. Fails if a test or a build has failed.
+# Prints the totals of all tests and builds. Fails if one of them has failed.
 report() {
     local failed=$(($(sum failed) + failures))
     printf '\n%d passed, %d failed, %d skipped, %d more shapes of the module built\n' "$(sum passed)" "$failed" "$(sum skipped)" $built
@@ -108,7 +108,7 @@ report() {
 
 # ---- Phases ----
 
-# Calls this script again, once for each kernel, and checks the packaging and the mutants.
+# Calls this script again, once for each kernel. Also checks the packaging, and that tests notice mutants: broken modules.
 run_all_kernels() {
     local status=0
     "$0" --library "$lib" || status=1
@@ -188,8 +188,8 @@ check_module() {
     finish module-traditional "the module, pins that end with a free"
 }
 
-# Checks the module on a kernel that slows all accesses. Runs few rounds, and neither memory_types nor huge_pages, which
-# access much GPU memory.
+# Checks the module on a kernel whose checks slow all accesses. Runs few rounds, and leaves out memory_types and
+# huge_pages, which access much GPU memory.
 check_module_instrumented() {
     check_module answers contract pins tracepoints limits tokens owners killed ignored_puts failed_puts "removed 30" waits \
         "stale_maps unpin 30" "reused_tables 50" "races 50" "fuzz 5000"

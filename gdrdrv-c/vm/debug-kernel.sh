@@ -20,7 +20,7 @@ cd "$directory"
 make --silent -C "$source" tinyconfig >config.log 2>&1
 (cd "$source" && scripts/kconfig/merge_config.sh -m .config "${configs[@]}" >>"$directory/config.log")
 make --silent -C "$source" olddefconfig >>config.log 2>&1
-# The kernel's configuration silently drops an option that depends on one that is not set.
+# `make olddefconfig` silently drops an option that depends on one that is not set. Then this script fails.
 while read -r option; do
     grep -qx "$option" "$source/.config" || { echo "debug-kernel.sh: dropped: $option" >&2 && exit 1; }
 done < <(grep -h ^CONFIG_ "${configs[@]}")

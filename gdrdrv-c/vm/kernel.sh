@@ -35,7 +35,7 @@ as_root() {
 
 case $series in
 5.10) suites='bullseye-security bullseye' ;;
-6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # only bookworm has ppc64el
+6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # -security lacks ppc64el
 6.12) suites='bookworm-backports bookworm' ;;
 newest) suites='trixie-backports trixie' ;;
 debug | kcsan)
@@ -96,8 +96,8 @@ are_in_archive() {
     done
 }
 
-# Takes the newest linux-headers-SERIES… for which the archive has all packages, but no variant such as -rt. A security
-# update brings headers days before the signed image.
+# Takes the newest linux-headers-SERIES… for which the archive has all packages, but no variant such as -rt. The newest
+# may lack its image, because a security update brings headers days before the signed image.
 headers=
 for candidate in $(apt-cache pkgnames "linux-headers-$number" |
     grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -rV); do
@@ -113,7 +113,7 @@ done
 # shellcheck disable=SC2086 # These are several words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
-    # Half of a package of modules is drivers. Only those for virtio and net are needed here.
+    # To save space, leaves out drivers, which are half of a package of modules, except those for virtio and net.
     dpkg-deb --fsys-tarfile "$package" | tar --extract --exclude='*/lib/modules/*/kernel/drivers/[!nv]*' \
         --exclude='*/lib/modules/*/kernel/drivers/net/ethernet' --exclude='*/lib/modules/*/kernel/sound'
     rm "$package"
@@ -121,7 +121,7 @@ done
 
 echo "${headers#linux-headers-}" >release
 ln -s "usr/src/$headers" headers
-# The headers refer to each other by their installed paths.
+# The Makefiles refer to each other by installed paths, below /usr, but these headers are below $directory.
 find "usr/src/$headers" -maxdepth 1 -name Makefile -exec sed -i "s|/usr/|$directory/usr/|" {} +
 if [ "$architecture" = "$native" ]; then
     [ -e lib ] || ln -s usr/lib lib
@@ -129,7 +129,7 @@ if [ "$architecture" = "$native" ]; then
     depmod --basedir "$directory" "$(cat release)"
 fi
 if [ "$series" = newest ]; then
-    # Two tools of these headers require a newer C library than the host's.
+    # Two tools of these headers require a newer C library than the host's, so they get libraries of Debian 13.
     mkdir debian13
     apt-get download -qq libc6 libelf1t64 zlib1g libzstd1 2>apt.log || die "$(cat apt.log)"
     for package in *.deb; do

@@ -15,7 +15,7 @@ source=${4:-$(dirname "$here")}
 out=$kernel/modules-$branch-$license
 [ $# -lt 4 ] || out=$out-$(basename "$source")
 
-# The tools in the headers are for the host, so a cross-build differs only in the compiler.
+# The build tools in the headers run on the host, also for another architecture, so a cross-build differs only in these.
 case $kernel in
 *-arm64) cross="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-" ;;
 *-ppc64el) cross="ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-" ;;
@@ -31,8 +31,8 @@ build() {
     # Unchanged files keep their times, so that they are not rebuilt.
     cp --update --preserve=timestamps "$directory"/*.[ch] "$directory/Kbuild" "$out/$name"
     [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
-    # emugpu drives a device of QEMU, with the vendor 0x1af4 and at most 1 GiB, so requests of more than 32 MiB are large.
-    # Newer kernels were built by a newer compiler. This compiler lacks one of the options, so the option is switched off.
+    # emugpu drives a device of QEMU (vendor 0x1af4) with at most 1 GiB, so requests of more than 32 MiB count as large.
+    # Newer kernels were built by a newer compiler. CC_HAS_... switches off an option that only that compiler has.
     # shellcheck disable=SC2086 # These are several words.
     make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \
         CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
@@ -41,7 +41,7 @@ build() {
     }
 }
 
-# KCSAN watches only gdrdrv's accesses (debug-kernel.sh).
+# KCSAN must watch only gdrdrv's accesses, and see only the barriers of emugpu (as in debug-kernel.sh).
 build emugpu "$(dirname "$here")/emugpu" KCSAN_SANITIZE=n KCSAN_INSTRUMENT_BARRIERS=y
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # mutants.sh [COUNT | NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
-# With COUNT, it breaks only that many places, and chooses others each day. Its exit status is 1 if a broken module passes
-# the test, or if the test does not end.
+# With COUNT, it breaks only that many places, which differ from day to day. Its exit status is 1 if a broken module
+# passes the test, or if the test does not end.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,10 +42,10 @@ mutant() {
     # shellcheck disable=SC2086 # These are several words.
     "$here/run.sh" $options --source "$source" --timeout 600 -- "$root/gdrdrv-c/tests/run.sh" "$program" \
         >"$source.log" 2>&1 || status=$?
-    if [ $status -eq 0 ] || [ $status -eq 4 ]; then # status 4 means that the program was skipped
+    if [ $status -eq 0 ] || [ $status -eq 4 ]; then # status 4 means that the test program was skipped
         missed=$((missed + 1))
         printf 'MISSED   %-22s by %s\n' "$name" "$program"
-    elif [ $status -eq 124 ]; then # this also happens on a machine that is too slow
+    elif [ $status -eq 124 ]; then # the run took too long, as also happens on a machine that is too slow
         missed=$((missed + 1))
         printf 'ENDLESS  %-22s by %s\n' "$name" "$program"
     elif ls "$root"/build/gdrdrv-c/kernel/*/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then

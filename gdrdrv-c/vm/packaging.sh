@@ -9,7 +9,7 @@ root=$(cd "$here/../.." && pwd)
 kernel=$(realpath "$1")
 release=$(cat "$kernel/release")
 work=$root/build/gdrdrv-c/packaging
-# emugpu takes the place of the GPU driver.
+# emugpu takes the place of the GPU driver, which gdrdrv is built for.
 NVIDIA_SRC_DIR=$("$here/modules.sh" "$kernel")/emugpu
 export NVIDIA_SRC_DIR
 
@@ -103,8 +103,8 @@ dkms install gdrdrv/2.6 || die "dkms install: $work/dkms.log"
 dkms uninstall gdrdrv/2.6 && dkms unbuild gdrdrv/2.6 || die "dkms unbuild: $work/dkms.log"
 [ -z "$(modules)" ] || die "dkms uninstall left $(modules)"
 
-# `dkms autoinstall` runs after the installation of a kernel. It must build the GPU driver before gdrdrv, although DKMS by
-# itself goes by the alphabet.
+# `dkms autoinstall` runs after the installation of a kernel. It must build the GPU driver, here nvidia-current, before
+# gdrdrv, although DKMS by itself builds in the order of the alphabet.
 dkms add nvidia-current/580 || die "dkms add: $work/dkms.log"
 dkms autoinstall || die "dkms autoinstall: $work/dkms.log"
 [ "$(modules)" = "emugpu gdrdrv" ] || die "dkms autoinstall: installed are, in this order: $(modules)"

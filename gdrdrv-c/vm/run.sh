@@ -68,7 +68,7 @@ done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 gpu_memory=1G
 case $series in
-debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all GPU memory, which is slow on these
+debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # little, as tests that allocate all GPU memory are slow on these
 esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
@@ -92,7 +92,7 @@ pack() {
     rm -rf "$files"
 }
 
-# Several virtual machines may start at the same time. The first builds what all of them need, and the others wait.
+# Several runs of this script may start at the same time. The first builds what all of them need, and the others wait.
 mkdir -p "$root/build/gdrdrv-c"
 exec {lock}>"$root/build/gdrdrv-c/lock"
 flock "$lock"
@@ -128,7 +128,7 @@ END
 if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
     accelerator=(-accel kvm -cpu host)
 else
-    # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at. The other features are off because they cost time.
+    # QEMU 7.2 sets wrong flags after cmpxchg16b (cx16), which Linux 6.12 looks at. The other features only cost time.
     accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
         -cpu 'max,cx16=off,smap=off,smep=off,la57=off')
 fi
@@ -171,7 +171,7 @@ done
 
 [ -z "$keep_dmesg" ] || cat "$job/dmesg" >"$keep_dmesg" 2>/dev/null || true
 
-# Warnings come from the console, which has all of them. The guest's dmesg may have lost old ones.
+# Looks for warnings in the console's output, which has all of them. The guest's dmesg may have lost old ones.
 complaints=$(
     cat "$job/complaints" 2>/dev/null || true
     sed '1,/vm: the modules are next/d' "$job/console" | grep -E 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|KCSAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' || true

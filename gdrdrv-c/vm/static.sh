@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# static.sh: checks the sources of gdrdrv and emugpu without running them: for Linux 6.1 by gcc with W=1 and sparse, and by
-# clang with W=1; and by checkpatch. Every message is a failure.
+# static.sh: checks the sources of gdrdrv and emugpu without running them. They are built for Linux 6.1 by gcc with W=1
+# and sparse, and by clang with W=1, and checkpatch reads them. Every message is a failure.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -54,7 +54,7 @@ ignored=(
     ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is also for user space (__powerpc64__, _Static_assert, no BIT())
     NEW_TYPEDEFS                           # the GPU driver's header has one
     COMPARISON_TO_NULL                     # "pointer != NULL" is clear as a value
-    UNCOMMENTED_DEFINITION                 # a comment says what each lock protects, but may be above a group of locks
+    UNCOMMENTED_DEFINITION                 # wants a comment at each lock, but one may be above a group of locks
     MACRO_ARG_REUSE                        # the GPU driver's header has such a macro
 )
 [ -e "$scripts/scripts/checkpatch.pl" ] ||

@@ -30,7 +30,7 @@ fn wrong_options_give_status_2() {
     }
 }
 
-/// A screen has 24 lines and 80 columns.
+/// The screen is a terminal of 24 lines and 80 columns.
 #[test]
 fn help_fits_on_a_screen() {
     let mut helps = vec![run(Command::new(PROGRAM).arg("--help"))];
@@ -66,7 +66,8 @@ fn ps_lists_processes_that_use_gdrcopy() {
     output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
-/// Without CAP_SYS_PTRACE, root sees no more of another user's process than other users do.
+/// Without CAP_SYS_PTRACE, root sees no more of another user's process than other users do. So it would not help to run
+/// `gdrcopy ps` as root.
 #[test]
 fn ps_does_not_advise_root_to_become_root() {
     if !geteuid().is_root() {
@@ -114,7 +115,7 @@ fn default_library_is_the_loaders_choice() {
     let file = library().canonicalize().unwrap();
     output.prints(&[file.to_str().unwrap()]);
 
-    // Without the variable, the loader finds a libgdrapi only if one is installed on this computer.
+    // Without LD_LIBRARY_PATH, the loader finds a libgdrapi only if one is installed on this computer.
     let installed = run(Command::new(loader_prints_its_choice(directory.path())).env_remove("LD_LIBRARY_PATH"));
     let output = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
     if installed.status == Some(0) {

@@ -1,4 +1,5 @@
-//! Tests `gdrcopy doctor`: the remedy that it chooses first in planted states, which the tests run, and its report.
+//! Tests `gdrcopy doctor`. In many states of a system, such as a missing device node, it must first advise the right
+//! remedy, and that remedy must help. Other tests are about its report.
 
 mod common;
 #[path = "doctor/harness.rs"]
@@ -32,14 +33,14 @@ fn can(command: &str) -> bool {
     Command::new("sh").args(["-c", command]).status().unwrap().success()
 }
 
-/// Plants the states, has doctor choose remedies, and runs those that it chose.
+/// Puts the system into each of the states, and checks the remedy that doctor advises first, also by running it.
 #[track_caller]
 fn choose_and_run(states: &[State]) {
-    // This report has the steps that doctor advises on this computer in any state, as for a distant NUMA node.
+    // This report has the steps that doctor advises on this computer in any state, for example for a distant NUMA node.
     let of_this = HEALTHY.examine();
     let mut faults = Vec::new();
     for state in states {
-        // gdrdrv-load reads modules with the programs of kmod, which may not be installed.
+        // Some states need mounts. In others the right remedy depends on gdrdrv-load, which needs modinfo.
         if state.is_private() && !can("unshare -m mount -t tmpfs test /mnt")
             || (state.sh.contains("loaded") || state.first == [Remedy::ModuleSwitch]) && !can("modinfo -V")
         {
@@ -57,7 +58,7 @@ fn choose_and_run(states: &[State]) {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Returns an error unless the first step is right and, if it can be run here, cures the state.
+/// Returns an error unless the first step that doctor advises is right and, if it can be run here, helps.
 fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), String> {
     let State { usable, first, is_fixed, .. } = planted.state;
     if report.json["usable"] != usable {
@@ -68,7 +69,7 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let (&[remedy], Some(step)) = (first, step) else {
         return if first.is_empty() && step.is_none() { Ok(()) } else { Err(format!("not {first:?}")) };
     };
-    // One backend is enough, so a step may have a remedy for each of them.
+    // Either backend, gdrdrv or dma-bufs, is enough, so a step may have a second remedy to choose from, under `or`.
     let Some(step) = [step, &step["or"]].into_iter().find(|step| step["remedy"] == *remedy.name()) else {
         return Err(format!("not {remedy:?}"));
     };
@@ -78,8 +79,8 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let commands: Vec<String> = serde_json::from_value(step["commands"].clone()).unwrap();
     let next = planted.examine(&commands);
     let is_still_there = next.steps().iter().any(|next| next["remedy"] == *remedy.name());
-    // A step is a cure only if it leaves fewer problems than before. In a state with mounts of its own, it must also
-    // leave fewer warnings, unless it is DoctorStart: doctor sees more warnings once it can start its processes.
+    // A step is a cure only if it leaves fewer problems than before. In a state with its own mount namespace, it must
+    // also leave fewer warnings, unless it is DoctorStart: doctor sees more warnings once it can start its processes.
     let ([problems, faults], [before, faults_before]) = (next.faults(), report.faults());
     let is_replaced = problems > 0 && problems >= before
         || planted.state.is_private() && remedy != Remedy::DoctorStart && faults > 0 && faults >= faults_before;
@@ -160,7 +161,7 @@ fn line_that_forbids_the_module_is_named_and_made_a_comment() {
     let step = report.steps()[0];
     let text = step["text"].as_str().unwrap();
     assert!(text.starts_with("comment out line 2 of /etc/modprobe.d/hardening.conf, `install gdrdrv /bin/false`"));
-    // gdrdrv-load also logs this line of modprobe's configuration. As modprobe, it finds an empty program.
+    // gdrdrv-load must also log this line of modprobe's configuration. An empty program takes the place of modprobe.
     let load = concat!(env!("CARGO_MANIFEST_DIR"), "/../gdrdrv-c/system/gdrdrv-load");
     let run = format!("put /dev/null bin/modprobe; chmod +x bin/modprobe; PATH=$dir/bin:$PATH sh {load} 2>log");
     planted.examine(&[run]);
@@ -191,7 +192,8 @@ fn directory_in_place_of_the_node_is_removed_on_the_host() {
     assert!(text.starts_with("on the host, remove the directory /dev/gdrdrv") && text.contains("--device"), "{text}");
 }
 
-/// The call never ends. The limit is so long that all other calls end within it, even on a slow computer.
+/// In each run, one call of the library never returns. --limit is so long that all other calls end within it, even on a
+/// slow computer.
 #[test]
 fn call_that_hangs_is_named_while_doctor_waits_and_in_the_report() {
     let calls = "gdr_open gdr_close gdr_pin_buffer gdr_unpin_buffer gdr_get_info_v2 gdr_map gdr_unmap gdr_copy_to_mapping \
@@ -258,7 +260,7 @@ fn sections_are_printed_before_the_self_test_ends() {
     while !fs::read_to_string(&log).unwrap().contains("\ndistributed engines\n") {
         assert!(child.try_wait().unwrap().is_none(), "doctor ended");
     }
-    // This ends the whole group, and so the process that hangs too.
+    // A signal to the whole process group also ends the process in which the library hangs.
     kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGKILL).unwrap();
     child.wait().unwrap();
 }

@@ -30,7 +30,7 @@ fn tool(emulated: &[&str], name: &str, options: &[&str]) -> Output {
     run(gdrcopy(emulated, &[name, "--lib", &library]).args(few(name)).args(options))
 }
 
-/// Runs a tool with the library twice, once with the label `other`.
+/// Runs a tool once, with two libraries to compare: this workspace's library as `ours`, and again as `other`.
 fn with_two(name: &str, options: &[&str]) -> Output {
     let second_library = format!("--lib=other={}", library().display());
     tool(&[], name, &[&[&second_library[..]], options].concat()).with_status(0)
@@ -170,7 +170,7 @@ fn compare_measures_libraries_and_other_methods() {
     assert_eq!(results["setup"]["libraries"].as_array().unwrap().len(), 3);
     let records = results["records"].as_array().unwrap();
     let methods = ["ours", "other", "ours (2)", "memcpy", "cuMemcpy"];
-    // There are two directions and four sizes.
+    // There are two directions and four sizes, as size 0 and the second 64 are left out.
     assert_eq!(records.len(), 2 * 4 * methods.len());
     for (number, record) in records.iter().enumerate() {
         assert_eq!(record["method"], methods[number % methods.len()]);
@@ -198,8 +198,8 @@ fn compare_gives_wrong_copies_no_ratio_and_status_1() {
     }
 }
 
-/// Options of gdremu, tools and their options, the exit status, and a text that is printed, to stdout if the status is 0
-/// and otherwise to stderr.
+/// In each case: options of gdremu, tools and their options, the exit status that they must have, and a text that they
+/// must print, to stdout if the status is 0 and otherwise to stderr.
 const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw|copylat|apiperf -a cuMemAlloc", 0, "buffer from cuMemAlloc:"),
     ("", "copybw|copylat|apiperf -a cumemcreate", 0, "buffer from cuMemCreate:"),
@@ -317,14 +317,14 @@ fn pplat_finds_wrong_data_on_both_sides() {
             corrupted("pplat", fault, &[few("pplat"), &["-m", mode, "-s", "102", "--format", "json"]].concat())
                 .with_status(1);
         output.reports(&["words of the data were wrong"]);
-        // One word per round is wrong. There are 10 more rounds than are timed.
+        // One word per round is wrong. There are 20 timed rounds, after 10 untimed ones.
         assert_eq!(output.json()["records"][0]["wrong_words"], 30, "{output:?}");
     }
 }
 
 #[test]
 fn pplat_ends_without_an_answer() {
-    // The library corrupts what the CPU reads from its flag.
+    // The library corrupts what the CPU reads from its flag, so the CPU never sees the GPU's answer.
     let output = corrupted("pplat", "wrong", &[few("pplat"), &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }
@@ -332,8 +332,8 @@ fn pplat_ends_without_an_answer() {
 /// A number of iterations that take minutes.
 const ENDLESS: &str = "1000000000";
 
-/// Runs a tool, and sends it this signal when it has mapped its buffer. If it has no results then, runs it again, and sends
-/// the signal later.
+/// Runs a tool, and sends it this signal when it has mapped its buffer. If it has no results by then, runs it again,
+/// and sends the signal later.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let mut delay = Duration::ZERO;
     loop {
@@ -367,8 +367,8 @@ fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Sign
 
 #[test]
 fn interrupts_and_termination_print_the_results_so_far() {
-    // Each case has the number of samples of a run without an interrupt. Copies are divided into 100 samples, and the
-    // sample in which the interrupt arrives gets fewer copies.
+    // Each case has the number of samples that a run without an interrupt would have. Copies are divided into 100
+    // samples, and the sample in which the interrupt arrives gets fewer copies.
     for (name, options, samples, signal) in [
         ("copybw", &["-s", "1M", "-w", ENDLESS][..], 100, Signal::SIGINT),
         ("copylat", &["-s", "64K", "-w", ENDLESS], 100, Signal::SIGTERM),
@@ -389,7 +389,8 @@ fn interrupts_and_termination_print_the_results_so_far() {
     }
 }
 
-/// `script` gives the tool a terminal. The first part of copybw is half of the bar, and that of pplat is all of it.
+/// The tool shows its progress bar only on a terminal, so `script` gives it one. The first of copybw's two measurements
+/// is half of the bar, and pplat's only one is all of it.
 #[test]
 fn progress_begins_at_nothing_and_moves_within_a_part() {
     for (name, options) in [("copybw", "-s 64 -w 20000000"), ("pplat", "-u 0 -B 1 -T 1 -t 100000")] {

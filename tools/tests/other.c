@@ -48,7 +48,7 @@ int gdr_unpin_buffer(void *g, unsigned long handle)
     return 0;
 }
 
-/* If g is a small number, fails with this number as the error. */
+/* Tests may pass a small number as g. Then this fails with that number as the error. */
 int gdr_close(void *g)
 {
     return (uintptr_t)g < 256 ? (int)(uintptr_t)g : 0;

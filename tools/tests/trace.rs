@@ -23,7 +23,7 @@ impl Workdir {
     fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
-            // Another user has built this test and the kit, which this user may not be able to build.
+            // If this variable is set, another user has built this test and the kit, which this user may be unable to.
             if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
                 return;
             }
@@ -44,7 +44,7 @@ impl Workdir {
         self.0.path().join(name)
     }
 
-    /// Compiles a source of the project, or a text, to a file here.
+    /// Compiles a C source of the project, or a text in C, to a file with this name here.
     fn compile(&self, source: &str, name: &str, options: &[&str]) -> PathBuf {
         let mut file = PathBuf::from(source);
         if !source.ends_with(".c") {
@@ -62,7 +62,7 @@ impl Workdir {
         self.compile(source, name, &[KIT, "-Wl,--as-needed", &library, "-ldl", "-lc", &cuda])
     }
 
-    /// Builds the program that uses the library step by step.
+    /// Builds the program uses.c, which uses the library in steps that its arguments name, such as `open` and `pin`.
     fn uses(&self) -> PathBuf {
         self.program("tools/tests/uses.c")
     }
@@ -75,7 +75,7 @@ impl Workdir {
         command
     }
 
-    /// Traces a program that takes these steps.
+    /// Traces a program, with these steps as its arguments.
     fn traced(&self, options: &[&str], program: impl AsRef<Path>, steps: &str) -> Output {
         let mut command = self.trace(&[&["--json", "trace.json"], options].concat(), program);
         let output = run(command.args(steps.split_whitespace()).env("GDRCOPY_ALLOW_UNALIGNED_MAP", "1"));
@@ -89,8 +89,8 @@ impl Workdir {
     }
 }
 
-/// Asserts values of a report. Each line has a JSON pointer and the value there. A text need only begin with this
-/// value, and an array must have this length. A pointer that begins with a number starts at `processes`.
+/// Asserts values of a report. Each line of `expected` has a JSON pointer and the value there, which for a text is only
+/// its beginning, and for an array its length. A pointer that begins with a number starts at `processes`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
     for line in expected.lines() {
@@ -122,14 +122,14 @@ fn c_tests_pass_and_their_calls_are_counted() {
     }
 }
 
-/// Returns steps that cause everything that is reported, in known numbers.
+/// Returns steps for uses.c that cause everything that trace reports, each a known number of times.
 fn everything() -> String {
     let pins = "pin unpin ".repeat(12);
     let copies = "write8 ".repeat(200) + &"read16384 ".repeat(9);
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// Steps of which the last one copies past the end of a mapping, which is a segmentation fault.
+/// Steps for uses.c, of which the last one copies past the end of a mapping, which is a segmentation fault.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]
@@ -172,7 +172,7 @@ fn everything_is_reported_as_documented() {
         "0/pinned 1\n 0/pinned/0/pinned_by pin_here+0x\n 0/left/incomplete false\n 0/inside 0\n 0/signal null
          sum/failed_copies 4",
     );
-    // docs/trace.md has a line for each object, with its name and then its fields.
+    // docs/trace.md has a line for each object of the JSON report, with its name and then its fields.
     let document = fs::read_to_string(Path::new(ROOT).join("docs/trace.md")).unwrap();
     workdir.traced(&[], &uses, CRASH);
     let crashed = workdir.report();
@@ -198,7 +198,7 @@ fn everything_is_reported_as_documented() {
     }
 }
 
-/// Steps with this project's library, the exit status of the program that takes them, and what is reported.
+/// Steps for uses.c, which takes them with this project's library, its exit status, and what trace must report.
 const USES: &[(&str, i32, &str)] = &[
     ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
@@ -211,7 +211,7 @@ const USES: &[(&str, i32, &str)] = &[
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
-    // This mapping begins inside a page of the GPU.
+    // `half` pins 65536 bytes from the middle of a GPU page. The mapping starts at that page, so it has 98304 bytes.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),
@@ -223,8 +223,8 @@ const USES: &[(&str, i32, &str)] = &[
     ),
 ];
 
-/// Uses like `USES`, but with the library of `other.c`, which behaves in other ways than this project's. Its calls of
-/// its own functions do not count.
+/// Cases like those of `USES`, but with the library of `other.c`, which differs from this project's: it calls its own
+/// functions, for example. Those calls must not count.
 const OTHER_USES: &[(&str, i32, &str)] = &[
     ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (
@@ -233,7 +233,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
          0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
-    // In the child, several threads make their first calls at once, and must make only one file of the process.
+    // In the child, several threads make their first calls at once, and must create only one file for its counts.
     (
         "open fork threads",
         0,
@@ -241,8 +241,8 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
     ),
     ("open pin turns", 0, "0/copies/0/count 200\n 0/misuse 0"),
     ("open cancel", 0, "0/pins 300"),
-    // In this library, gdr_close fails with a small gdr_t as the error. After EINVAL (22) and EACCES (13), the
-    // connection stays open. After EIO (5), it is closed.
+    // If gdr_t is a small number, this library's gdr_close fails with that number as the error. trace must take the
+    // connection for open after EINVAL (22) and EACCES (13), and for closed after EIO (5).
     ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", 0, "0/left/pins 2\n 0/left/mappings 2"),
     ("open misuses", 0, "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
     ("open plugin", 0, "0/pinned/0/pinned_by pins_here+0x"),
@@ -311,8 +311,8 @@ fn programs_that_do_not_use_it_are_recognized() {
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
 
-/// With a limit on the size of files, a write beyond it raises a signal. The second program runs without gdremu, which would
-/// write longer files itself.
+/// Two programs limit the size of files, so that a longer write raises a signal, and trace must do without its files.
+/// The second program runs without gdremu, which would write longer files itself.
 #[test]
 fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let workdir = Workdir::new();
@@ -323,7 +323,7 @@ fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let output = run(bare.env("LD_LIBRARY_PATH", workdir.0.path()));
     assert_eq!((output.status, &*output.stdout), (Some(0), "ok open_fails\n"), "{output:?}");
     output.reports(&["sh could not be recorded"]);
-    // The directory may have any name, unless its path is too long.
+    // The directory for trace's files may have any name, unless its path is too long.
     let uses = workdir.uses();
     let long = "x".repeat(200) + "/" + &"y".repeat(200);
     for (name, expected) in [("a:b c", " used libgdrapi "), (&long, "set TMPDIR to a shorter path")] {
@@ -332,7 +332,8 @@ fn programs_run_with_any_directory_for_the_files_and_without_files() {
     }
 }
 
-/// One program is linked with the library, and the loader looks up all its functions at once. Another one opens it by dlopen.
+/// One program is linked with the library (with -z now, so its functions are looked up at the start). Another one calls
+/// dlopen.
 #[test]
 fn functions_of_a_newer_library_work_and_are_reported_as_not_seen() {
     let workdir = Workdir::new();
@@ -406,8 +407,8 @@ fn signals_are_ignored_and_forwarded_as_without_it() {
     command.args(["-c", traced, env!("CARGO_BIN_EXE_gdrcopy")]).env("LD_LIBRARY_PATH", workdir.0.path());
     run(&mut command).with_status(3);
     for signal in ["INT", "QUIT", "TERM"] {
-        // The test may run in the background and ignore some signals, so `env` resets them. The program sends the signal only
-        // to its parent, which should forward it, and waits.
+        // If the test runs in the background, it may ignore some signals, so `env` resets them. The program sends the
+        // signal only to its parent, `gdrcopy trace`, which must forward it to the program.
         let program = format!("trap 'exit 3' {signal}; kill -{signal} $PPID; for i in $(seq 100); do sleep 0.1; done");
         let mut command = Command::new("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_gdrcopy"), "trace", "--lib"]).arg(built("libgdrapi.so"));
@@ -447,8 +448,8 @@ fn preloaded_functions_are_called() {
     }
 }
 
-/// Without a barrier, the CPU reads its counter before earlier loads have returned. As the memory of an emulated GPU is too
-/// fast to show that, the test reads the machine code.
+/// Without a barrier, the CPU reads its counter before the loads of a copy have returned. The memory of an emulated GPU
+/// is too fast to show that, so the test looks for the barrier in the machine code.
 #[test]
 fn counter_is_read_after_the_loads_of_a_copy() {
     let workdir = Workdir::new();

@@ -40,20 +40,20 @@ impl Ucx {
         self.0.path().join(name)
     }
 
-    /// Returns the command that runs tune with this UCX. Messages take the times of `times`.
+    /// Returns the command that runs tune with this UCX, whose ucx_perftest reports the times of `times`.
     fn command(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
         let mut command = gdrcopy(emulated, &["tune", &lib(), "--cpu=0", &format!("--budget={budget}"), "--ucx"]);
         command.arg(self.0.path()).env("FAKE_TIMES", times()).envs(variables.iter().copied());
         command
     }
 
-    /// Runs tune with these settings, and with more time than it needs.
+    /// Runs tune with these environment variables, and with a budget of more time than it needs.
     fn tune(&self, variables: &[(&str, &str)]) -> Output {
         run(&mut self.command(&[], 3600, variables)).with_status(0)
     }
 }
 
-/// Returns the value of a setting, if there is one.
+/// Returns the value that tune prints for a setting of UCX, if it prints one.
 fn setting<'a>(output: &'a Output, name: &str) -> Option<&'a str> {
     output.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
@@ -63,14 +63,14 @@ fn assert_threshold(output: &Output, threshold: Option<&str>) {
     assert_eq!(setting(output, "UCX_RNDV_THRESH"), threshold, "{output:?}");
 }
 
-/// Returns the times of a route and a size in the table of messages.
+/// Returns the times of messages of a size over a route, such as `host` or `cuda`, from the table that tune prints.
 fn row(output: &Output, route: &str, size: &str) -> Vec<String> {
     let rows = output.stdout.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let mut rows = rows.filter(|row| row.len() > 3 && row[1] == route && row[2] == size);
     rows.next().unwrap_or_else(|| panic!("{route} {size}: {output:?}")).split_off(3)
 }
 
-/// Returns times of messages. Up to 4 KiB eager ones are the fastest.
+/// Returns times of messages for ucx_perftest to report. Up to 4 KiB, those of the eager protocol are the shortest.
 fn times() -> String {
     let mut times = String::new();
     for size in [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20] {
@@ -128,7 +128,7 @@ fn json_has_models_of_the_measurements() {
 #[test]
 fn threshold_is_that_of_the_measured_messages() {
     let ucx = Ucx::new(INFO);
-    // Settings of an earlier run, in the environment, do not reach the runs with UCX's defaults.
+    // The environment has settings from an earlier run of tune. The runs that measure UCX's defaults must not get them.
     let earlier = [("UCX_RNDV_THRESH", "1m"), ("UCX_GDR_COPY_BW", "bad")];
     let output = ucx.tune(&earlier);
     assert_threshold(&output, Some("auto,intra:4097"));
@@ -137,7 +137,7 @@ fn threshold_is_that_of_the_measured_messages() {
     assert_eq!(row(&output, "cuda", "4096"), ["9.00", "9.00", "1.00", "9.00"]);
     output.reports(&["measuring messages of UCX 1.22.0"]);
 
-    // A second GPU has a route of its own.
+    // With a second GPU, there is also a route from one GPU to the other.
     let output = run(ucx.command(&["--profile=two-gpus"], 3600, &[]).arg("--json=/dev/stderr")).with_status(0);
     output.prints(&["# cuda 0-1"]);
     assert_threshold(&output, Some("auto,intra:4097"));
@@ -174,7 +174,7 @@ fn size_that_fails_is_left_out() {
 #[test]
 fn ucx_that_cannot_be_tuned_is_named() {
     for (info, reason) in [
-        // Debian 12's UCX prints this.
+        // This is what ucx_info of Debian 12 prints.
         ("# Version 1.13.1\n# Git branch '', revision 09f27c0", "UCX 1.13.1 does not know UCX_GDR_COPY_BW"),
         (&INFO.replace("gdr_copy", "tcp"), "UCX 1.22.0 cannot use gdr_copy here"),
         (&INFO.replace("intra:auto,inter:auto", "auto"), "UCX 1.22.0 has no threshold for messages within a node"),
@@ -217,7 +217,7 @@ fn interrupt_ends_pairs_and_all_that_they_started() {
         assert_eq!(child.try_wait().unwrap(), None, "no pair was started");
         thread::sleep(Duration::from_millis(20));
     }
-    // gdremu forwards the signal.
+    // The child is gdremu, which forwards the signal to tune.
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = Output::from(child.wait_with_output().unwrap()).with_status(130);
     assert_eq!(output.stdout, "");

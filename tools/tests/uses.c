@@ -1,4 +1,4 @@
-/* Uses libgdrapi step by step. Each argument is a step. */
+/* Uses libgdrapi step by step, for tests of `gdrcopy trace`. Each argument is a step. */
 
 #include "gdrapi.h"
 #include "kit/check.h"
@@ -54,8 +54,8 @@ static void in_threads(int count, void *(*work)(void *))
 static volatile int copied;
 static int missing = THREADS;
 
-/* Runs in several threads, which begin to pin together. Each pins an address of its own, and gets handles that other
- * threads have given back. */
+/* Runs in several threads, which begin to pin at the same time. Each pins its own address, and may get handles that
+ * other threads have just unpinned. */
 static void *pins(void *number)
 {
     gdr_mh_t handle;
@@ -91,7 +91,7 @@ static void *turns(void *nothing)
     return nothing;
 }
 
-/* Copies until it is canceled, at any instruction. */
+/* Copies until it is canceled, which can happen at any instruction. */
 static void *copies(void *to)
 {
     CHECK_OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
@@ -120,14 +120,14 @@ static void cancels(void)
 
 #define FOUR(call) call, call, call, call
 
-/* Misuses the library in 68 places. */
+/* Misuses the library in 68 places in the code, more than the 64 that trace.c can record. */
 static void misuses(void)
 {
     FOUR(FOUR(FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8))));
     FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8));
 }
 
-/* Loads an object that pins, and unloads it. */
+/* Loads an object with a function that pins, calls it, and unloads the object. */
 static void calls_plugin(void)
 {
     void *plugin = dlopen("plugin.so", RTLD_NOW);
@@ -160,7 +160,7 @@ static void forks(void)
     exit(0);
 }
 
-/* Takes a step, which is a word that a number may follow. Copies may fail, because the report then has the failure. */
+/* Takes a step, which is a word that a number may follow. Copies may fail, as trace must report failures, too. */
 static void take(const char *step)
 {
     const struct rlimit none = {0, 0};

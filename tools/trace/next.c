@@ -17,7 +17,7 @@ static gdr_t no_library(void)
     return NULL;
 }
 
-/* Returns NULL if there is no such function. */
+/* Returns the function of the library, or NULL if there is no such function or no library. */
 static void *look_up(void *library, const char *name)
 {
     if (library == NULL)
@@ -45,7 +45,7 @@ void *next_load(const char *path)
             function = (void *)no_library;
         if (function == NULL)
             function = (void *)missing;
-        *functions[i].function = function; /* Other threads that do this at once store the same value. */
+        *functions[i].function = function; /* Several threads may do this at once, but all store the same value. */
     }
     return library;
 }

@@ -1,4 +1,4 @@
-/* Calls a libgdrapi of any maker, the next library, from an object that has the same functions itself. */
+/* Calls a libgdrapi of any maker, the "next library", from an object that has the same functions itself. */
 #ifndef NEXT_H
 #define NEXT_H
 
@@ -10,13 +10,14 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info); /* Programs built 
 
 #include "../../c_tests/functions.h"
 
-/* The functions of the next library. A function that it lacks is replaced by one that fails with ENOSYS or, as gdr_open, NULL. */
+/* The functions of the next library. In place of one that it lacks is one that fails with ENOSYS or, for open, NULL. */
 #pragma GCC visibility push(hidden)
 extern struct next {
     FUNCTIONS(FUNCTION_POINTER)
 } next;
 
-/* Loads the next library by its path, because this object has the same SONAME. Returns NULL if that fails. */
+/* Loads the next library. It needs the path, as dlopen of the name would return this object, which has the same SONAME.
+ * Returns NULL if that fails. */
 void *next_load(const char *path);
 
 /* Calls gdr_get_info_v2 or, in a library before 2.4, its predecessor. */

@@ -51,7 +51,7 @@ static inline uint64_t ticks_after_loads(void)
     return now;
 }
 
-/* The counters of two CPUs may differ a little, so `end`, on another CPU, may be less than `start`. */
+/* The counters of two CPUs may differ a little, so `end` may be less than `start` if the thread has changed its CPU. */
 static inline uint64_t ticks_between(uint64_t start, uint64_t end)
 {
     if (end < start)
@@ -67,11 +67,11 @@ enum function {
 };
 
 enum {
-    THREADS = 32,   /* the first threads, each of which has its own part; others share one more part */
+    THREADS = 32,   /* the first threads, each of which has its own part of the file; others share one more part */
     PINS = 512,     /* pins that are known: all that exist, and the last ones that have ended */
     SITES = 64,     /* places in the code that pin, and 64 that misuse; others share one more of each kind */
     SIZES = 32,     /* ranges of sizes: 0, and one from each power of two up to 1 GiB */
-    TIMES = 160,    /* ranges of ticks: four for each power of two; the first eight have one time each */
+    TIMES = 160,    /* ranges of ticks: four for each power of two; each of the first eight has a single value */
     GUESSES = 2048,
 };
 
@@ -79,7 +79,7 @@ struct process {
     uint64_t pid, parent;
     uint64_t start;   /* when recording began */
     uint64_t threads; /* the number of threads that called libgdrapi */
-    uint64_t version; /* the next library's major and minor version, 32 bits each; all bits if it cannot be loaded */
+    uint64_t version; /* the next library's major and minor version, 32 bits each; UINT64_MAX if it cannot be loaded */
     uint64_t pins_left_out;
     uint64_t last_pin; /* the index in `pins` of the newest pin */
     uint64_t lock;     /* held while pins change; copies do not take it */
@@ -101,9 +101,9 @@ enum { ENDED, LIVE, ENDING };
 
 /* A place in the code, and the number of calls that it made. */
 struct site {
-    uint64_t key; /* the caller, the function in 5 bits, and the kind of misuse in 3 */
+    uint64_t key; /* the caller's address and, in the low 8 bits, the function (5 bits) and kind of misuse (3 bits) */
     uint64_t count;
-    uint64_t offset, size, mapped; /* numbers of the first copy that was misuse */
+    uint64_t offset, size, mapped; /* of the first copy that was misuse; `mapped` is the length of its mapping */
     uint64_t type;                 /* the type of the last mapping */
 };
 
@@ -115,7 +115,7 @@ enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
     uint64_t busy;   /* not 0 while the thread counts; its signal handlers count in the shared part then */
-    uint64_t inside; /* the caller and, in 8 bits, the function plus 1 of a call that has not returned */
+    uint64_t inside; /* a call that has not returned: the caller's address and, in the low 8 bits, function plus 1 */
     uint64_t last;   /* when the last call ended */
     uint64_t failed; /* the number of copies that failed */
 } __attribute__((aligned(64)));
@@ -124,18 +124,19 @@ struct class {
     uint64_t bytes, ticks, times[TIMES];
 };
 
-/* src/commands/trace/recorded.rs must have the same layout: the words of 64 bits of each struct, and the number of structs. */
+/* src/commands/trace/recorded.rs must have the same layout: how many 64-bit words each struct has, and how many of each
+ * struct the file has. */
 struct file {
-    struct process process __attribute__((aligned(4096))); /* With this alignment, each file has whole pages. */
+    struct process process __attribute__((aligned(4096))); /* makes the length of the file a multiple of a page's */
     struct thread threads[THREADS + 1];
     struct calls calls[FUNCTION_COUNT];
     struct site sites[2][SITES + 1];
     struct pin pins[PINS];
     struct class copies[THREADS + 1][2][SIZES]; /* first copies to mappings, then copies from them */
-    uint64_t guesses[GUESSES]; /* the index of the pin to look at first, by a hash of the handle */
+    uint64_t guesses[GUESSES]; /* for each hash of a handle, the index in `pins` to look at first */
 };
 
-/* recorded.rs counts the words of all members before this one, so there must be no padding between them. */
+/* recorded.rs adds up the words of all members before `guesses`, so there must be no padding between them. */
 _Static_assert(offsetof(struct file, guesses) ==
                    sizeof(struct process) + sizeof((struct file *)0)->threads + sizeof((struct file *)0)->calls +
                        sizeof((struct file *)0)->sites + sizeof((struct file *)0)->pins + sizeof((struct file *)0)->copies,
@@ -194,7 +195,7 @@ static int gpu_is_emulated(void)
     return provider != NULL && strcmp(provider(), "nvidia") != 0;
 }
 
-/* Several threads may do this at once, as the loader gives all of them the same addresses. */
+/* Several threads may do this at once, as dlsym gives all of them the same addresses to store. */
 static void load_next(void)
 {
     int major = 0, minor = 0, error = errno;
@@ -214,14 +215,15 @@ static void load_next(void)
 
 enum { MAKING = 1, DONE };
 
-/* `state` is in a page that forked children find zeroed, or is `nothing` if this process is not recorded. */
+/* `state` points to a page that the kernel zeroes in forked children, so that each child creates its own file. If this
+ * process is not recorded, `state` points to `nothing`. */
 static struct state {
     struct file *file;
     uint64_t attempt;
 } nothing = {.attempt = DONE}, *state = &nothing;
 
-/* Creates a file of this process. File number 0 is for counts, the others are for lists of objects. With a start of 0, the
- * file only marks that the process has loaded this object. */
+/* Creates a file of this process. File number 0 is for counts, the others are for lists of the loaded objects. With a
+ * start of 0, the file only marks that the process has loaded this object. */
 static int create(uint64_t start, uint64_t number)
 {
     char name[512];
@@ -250,9 +252,9 @@ static int fill(int to, int from)
     return left == 0;
 }
 
-/* Copies the list of this process's objects, so that addresses in them can be given names after its end. The first list has
- * number 1. Each recorded place in the code has one more, as a process may load code where other code was before. Each list is
- * a file of its own, so no thread waits for another. */
+/* Copies the list of the loaded objects, so that addresses in them can be given names after the process's end. The
+ * first list has number 1. Each recorded place in the code gets one more list, as a process may load code where other
+ * code was before. Each list is a file of its own, so no thread waits for another. */
 static void list_objects(const struct file *file, uint64_t number)
 {
     struct quiet quiet = begin_quiet();
@@ -266,14 +268,14 @@ static void list_objects(const struct file *file, uint64_t number)
     end_quiet(quiet);
 }
 
-/* Returns NULL if there is no room for this process's file, which is too short then. */
+/* Creates and maps the file with this process's counts. Returns NULL if there is no room for all of it. */
 static struct file *make_file(void)
 {
     struct file *file = MAP_FAILED;
     uint64_t start = ticks();
 
     int fd = create(start, 0);
-    if (fill(fd, -1)) /* All is written now, as a full file system must not end the program later. */
+    if (fill(fd, -1)) /* Else a full file system could end the program later, by SIGBUS at a store to the mapping. */
         file = (void *)syscall(SYS_mmap, NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     syscall(SYS_close, fd);
     if (file == MAP_FAILED)
@@ -289,8 +291,8 @@ static struct file *make_file(void)
     return file;
 }
 
-/* Makes the file once per process, while other threads wait. It is async-signal-safe in a forked child, whose first call may
- * be a copy. */
+/* Makes the file once per process, while other threads wait. In a forked child, whose first call may be a copy, this is
+ * async-signal-safe, as copies must be. */
 static __attribute__((noinline, cold)) struct file *start(void)
 {
     uint64_t attempt = 0;
@@ -350,8 +352,8 @@ static __attribute__((noinline, cold)) void take_part(struct file *file)
         mine.number = (unsigned)number;
 }
 
-/* Returns the number of this thread's part, or of the shared one in a signal handler that has interrupted the thread as it
- * counted. */
+/* Returns the number of this thread's part, or that of the shared part if this is a signal handler that has interrupted
+ * the thread as it counted. */
 static inline unsigned part_of_thread(struct file *file)
 {
     if (mine.file != file)
@@ -361,7 +363,7 @@ static inline unsigned part_of_thread(struct file *file)
     return mine.number;
 }
 
-/* Remembers that the thread is in a call, because the call may end the program. */
+/* Records that the thread is in this call, because the call may end the program, and the report then names it. */
 static inline void enter(struct file *file, unsigned part, enum function function, uintptr_t caller)
 {
     if (part != THREADS)
@@ -374,7 +376,7 @@ static inline void leave(struct file *file, unsigned part, uint64_t now)
     set(&file->threads[part].last, now);
 }
 
-/* Adds to a number of this part. Only the shared part has several threads. */
+/* Adds to a number of this part. The addition is atomic only in the shared part, where several threads may add. */
 static inline void count(unsigned part, uint64_t *number, uint64_t value)
 {
     if (part == THREADS)
@@ -410,7 +412,7 @@ static __attribute__((noinline, cold)) struct pin *search(struct file *file, uin
     return NULL;
 }
 
-/* Returns the pin with this handle that exists, or else the last one that had it; NULL if none is known. */
+/* Returns the pin that has this handle, or else the last one that had it before it ended, or NULL if none is known. */
 static inline struct pin *find(struct file *file, uint64_t handle)
 {
     uint64_t *guess = &file->guesses[(handle * 0x9e3779b97f4a7c15 >> 48) % GUESSES];
@@ -481,8 +483,8 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
 {
     struct call call = {.file = this_file(), .function = function};
 
-    /* If a signal handler has left a call by siglongjmp, `inside` is still 1. gdr_open counts even then, as no function of a
-     * library calls it. */
+    /* If a signal handler has left a call by siglongjmp, `inside` is still 1, as if the next library made this call. As
+     * no library calls its own gdr_open, calls of gdr_open count in any case. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
         return call;
@@ -530,7 +532,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     for (uint64_t i = 1; i <= PINS; i++) {
         struct pin *other = &file->pins[(file->process.last_pin + i) % PINS];
 
-        if (other->handle == handle->h) { /* The pin of that handle has ended, even if its unpin has not returned. */
+        if (other->handle == handle->h) { /* This earlier pin has ended, even if its unpin call has not returned. */
             set(&other->handle, 0);
             set(&other->live, ENDED);
         }
@@ -553,7 +555,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     unlock(file, quiet);
 }
 
-/* Changes the state of the pins that have this handle or, if it is NULL, this gdr_t. */
+/* Changes the pins in state `from` that have this handle or, if it is NULL, this gdr_t, to state `to`. */
 static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
 {
     struct file *file = call->file;
@@ -575,7 +577,7 @@ static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle
     unlock(file, quiet);
 }
 
-/* Sets how many bytes of the pin are mapped. Returns how many were. */
+/* Sets how many bytes of the pin are mapped. Returns how many were mapped before. */
 static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t mapped)
 {
     struct pin *pin;

@@ -103,14 +103,14 @@ pub(crate) fn gcc(source: impl AsRef<Path>, options: &[&str], output: &Path) {
     assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
 }
 
-/// Compiles a source of the project to a library, and returns the library's path.
+/// Compiles a C source of the project to this shared library, and returns the library's path.
 pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
     let soname = format!("-Wl,-soname,{}", library.file_name().unwrap().display());
     gcc(source, &["-shared", "-fPIC", &soname], &library);
     library
 }
 
-/// Makes the objects that `gdrcopy trace` preloads, beside the tool.
+/// Builds the objects that `gdrcopy trace` preloads, in the directory of the program `gdrcopy`.
 pub(crate) fn preloaded() {
     static MADE: Once = Once::new();
     if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
@@ -133,7 +133,7 @@ pub(crate) const FAULTY: &str = "tools/tests/faulty.c";
 /// The source of a libgdrapi that needs no driver. It behaves as another maker's library may, and lacks some functions.
 pub(crate) const OTHER: &str = "tools/tests/other.c";
 
-/// Runs a tool with a library that has this fault.
+/// Runs a tool with a library that has this fault, one of those that faulty.c names.
 pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let faulty = format!("--lib={}", compile(FAULTY, directory.path().join("faulty.so")).display());

@@ -1,4 +1,4 @@
-//! Plants states of a system, mostly under gdremu, and reads doctor's report on them.
+//! Puts the system into states in which something is wrong, mostly by gdremu's emulation, and reads doctor's report.
 
 use std::env;
 use std::fs;
@@ -12,24 +12,25 @@ use tempfile::TempDir;
 use super::common::{Output, built, compile, library};
 use super::remedies::Remedy;
 
-/// A state of a system.
+/// A state of the system, such as a missing device node, and what doctor must report on it.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
-    /// The remedy of the first step, if there is one.
+    /// The remedy of the first step that doctor must advise, or nothing.
     pub(crate) first: &'static [Remedy],
-    /// True if the report has no problem.
+    /// True if doctor must report no problem.
     pub(crate) usable: bool,
-    /// The options of gdremu.
+    /// The options of gdremu, which emulates most of the state.
     pub(crate) emulated: &'static str,
     /// True if doctor runs without gdremu.
     pub(crate) is_real: bool,
-    /// True if the remedy's commands cannot cure the state here, such as one that gdremu emulates. They are not run.
+    /// True if the remedy's commands cannot cure the state here, for example because gdremu emulates it. The test does
+    /// not run them.
     pub(crate) is_fixed: bool,
     /// The path of a file of /proc or /sys that gdremu emulates, if any, and its text.
     pub(crate) file: (&'static str, &'static str),
-    /// Commands that the shell runs before it starts doctor.
+    /// Shell commands that bring about the rest of the state, before doctor starts.
     pub(crate) sh: &'static str,
-    /// The options of doctor.
+    /// The options for doctor.
     pub(crate) args: &'static str,
 }
 
@@ -37,8 +38,8 @@ pub(crate) struct State {
 pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
-/// The first commands of the shell, with functions that states call. The shell then is in the state's directory, where
-/// the directory `right` has this project's library by both names, and a UCX.
+/// The shell runs this before the commands of a state, which call these functions. It changes to the state's directory,
+/// and makes a directory `right` there, with this project's library under both its names, and a stand-in for UCX.
 const WORDS: &str = r#"
 cd "$dir"
 export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"
@@ -139,14 +140,14 @@ refused() {
 }
 "#;
 
-/// A state and its directory. Each call of `examine` plants the state there again, and runs doctor.
+/// A state, and the directory for its files. Each call of `examine` brings the state about again, and runs doctor.
 pub(crate) struct Planted {
     pub(crate) state: State,
     pub(crate) directory: TempDir,
 }
 
-/// Returns the directory for stand-ins and states. If another user has built the test, this user may not write to
-/// cargo's directory.
+/// Returns the directory for the files of states, and for stand-ins such as a faulty library. If another user has built
+/// the test, this user may not write to cargo's directory.
 fn place() -> PathBuf {
     match env::var_os("GDRCOPY_TEST_BUILT") {
         Some(_) => env::temp_dir(),
@@ -154,7 +155,7 @@ fn place() -> PathBuf {
     }
 }
 
-/// Returns the programs and libraries that states name, each by the name of its variable.
+/// Returns programs and libraries that the shell commands of states use, each after the name of its shell variable.
 fn stand_ins() -> &'static [(&'static str, PathBuf)] {
     static ALL: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -182,7 +183,8 @@ impl State {
         self.plant().examine(&[])
     }
 
-    /// Returns whether the state has mounts of its own.
+    /// Returns whether the state needs its own mount namespace, because its commands mount something, most by one of
+    /// these functions.
     pub(crate) fn is_private(&self) -> bool {
         const WORDS: [&str; 11] = [
             "root",
@@ -202,7 +204,7 @@ impl State {
 }
 
 impl Planted {
-    /// Returns the command that plants the state, runs these steps in the shell, and then doctor.
+    /// Returns the command that brings the state about, runs these commands in the same shell, and then runs doctor.
     pub(crate) fn command(&self, steps: &[String]) -> Command {
         let State { emulated, is_real, file, sh, args, .. } = self.state;
         let path = self.directory.path();
@@ -217,7 +219,7 @@ impl Planted {
             }
             command.arg("--");
         }
-        // Each step has lines of its own, as if it were typed.
+        // Each step is on its own lines, as if a user had typed it.
         let steps = steps.join("\n");
         let doctor = format!("$wrap \"$gdrcopy\" doctor --limit 600 $args {args} \"$@\"");
         command.args(["sh", "-c", &format!("{WORDS}\n{sh}\n{steps}\n{doctor}"), "sh"]);
@@ -261,7 +263,7 @@ impl Report {
         panic!("no {verdict} {section}/{subject} {word} in {:#}", self.json);
     }
 
-    /// Returns the steps, each followed by the one that may be taken instead.
+    /// Returns the steps that doctor advises, each followed by the one that may be taken instead, if there is one.
     pub(crate) fn steps(&self) -> Vec<&Value> {
         let mut steps = Vec::new();
         for step in self.json["steps"].as_array().unwrap() {
@@ -271,7 +273,7 @@ impl Report {
         steps
     }
 
-    /// Returns the number of problems, and that of problems and warnings together.
+    /// Returns the number of problems, and the number of problems and warnings together.
     pub(crate) fn faults(&self) -> [u64; 2] {
         let [problems, warnings] = ["problems", "warnings"].map(|name| self.json[name].as_u64().unwrap());
         [problems, problems + warnings]
@@ -290,8 +292,8 @@ impl Report {
         let steps = self.steps();
         for (number, step) in steps.iter().enumerate() {
             assert!(!steps[..number].contains(step), "twice: {step}");
-            // More braces than those of the JSON would be around a word that was not filled in. awk and the shell have
-            // braces themselves.
+            // Other braces than those of the JSON, of awk and of the shell would be around a word of the remedy's text
+            // that doctor has not filled in, such as {file}.
             let text = step.to_string().replace("{print $1}", "").replace("${", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");
         }

@@ -18,7 +18,7 @@
 
 static int device = -1;
 
-/* glibc passes the arguments of main to constructors. */
+/* glibc passes main's arguments to constructors. doctor's process for the survey of CUDA has "Survey" as the second. */
 __attribute__((constructor)) static void begin(int count, char **arguments)
 {
     const char *fault = getenv("GDRDRV") ? getenv("GDRDRV") : "";

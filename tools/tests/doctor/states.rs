@@ -1,26 +1,26 @@
-//! Planted states, the remedy that doctor chooses first for each, and the remedies that no test runs.
+//! Lists states of the system, the remedy that doctor must advise first in each, and the remedies that no test runs.
 
 use super::choose_and_run;
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
-/// Returns a state in which GDRCopy works. `first` is the remedy of the report's first step, or is empty.
+/// Returns a state of the system in which GDRCopy works. `first` is the remedy that doctor must advise first, or empty.
 const fn works(first: &'static [Remedy]) -> State {
     State { first, ..HEALTHY }
 }
 
-/// Returns a state in which GDRCopy does not work.
+/// Returns a state of the system in which GDRCopy does not work.
 const fn bad(first: &'static [Remedy]) -> State {
     State { usable: false, ..works(first) }
 }
 
-/// Returns a state in which GDRCopy does not work, and doctor runs without gdremu.
+/// Returns a state of the system in which GDRCopy does not work, and doctor runs without gdremu.
 const fn real(first: &'static [Remedy]) -> State {
     State { is_real: true, ..bad(first) }
 }
 
-/// Declares lists of states, and a test for each list. A state has one of the functions above, the remedy of its first
-/// step, and fields of `State`.
+/// Declares lists of states, and a test for each list. Each state is written as one of the functions above, the remedy
+/// that doctor must advise first, and values of fields of `State`.
 macro_rules! states {
     ($($list:ident { $($kind:ident [$($remedy:ident)?] $($field:ident $value:tt)*;)* })*) => {
         $(mod $list {
@@ -45,11 +45,12 @@ driver_and_gpu {
     real [GpuDocker] sh "cuda 100; export container=docker";
     real [GpuPodman] sh "cuda 100; export container=podman";
     real [GpuContainer] sh "cuda 100; export container=lxc";
-    // A variable without `compute` leaves libcuda.so.1 out of the container. Without the GPU's nodes, more is missing.
+    // NVIDIA_DRIVER_CAPABILITIES without `compute` leaves libcuda.so.1 out of a container. A container without
+    // /dev/nvidiactl has no GPU at all.
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
-    // The GPU's nodes are closed to this user. Their group may open them, or only root.
+    // This user may not open one of the GPU's nodes. Its group may, or only its owner. The last node is open to all.
     real [GpuGroup] sh "dev; export CU_INIT=100; mknod -m 660 /dev/nvidia0 c 195 0; chown 1:44 /dev/nvidia0; as_user";
     real [GpuGroup] sh "dev; export CU_INIT=304; mknod -m 660 /dev/nvidiactl c 195 255; chown 1:44 /dev/nvidiactl; as_user";
     real [GpuMode] sh "dev; export CU_INIT=100; mknod -m 600 /dev/nvidia-uvm c 511 0; chown 1:44 /dev/nvidia-uvm; as_user";
@@ -61,7 +62,7 @@ driver_and_gpu {
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=7";
     real [GpuUnseen] sh "cuda 100; export CUDA_VISIBLE_DEVICES=0";
     real [DriverMissing] sh "cuda 100; echo no library >cuda/libcuda.so.1";
-    // CUDA fails with these errors.
+    // These functions of CUDA fail with these errors.
     works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2";
     works [GpuFull] emulated "--fault cuMemAlloc:2";
     works [GpuExclusive] emulated "--fault cuDevicePrimaryCtxRetain:46";
@@ -76,7 +77,7 @@ driver_and_gpu {
     bad [CudaError] emulated "--fault cuInit:1";
     real [CudaStub] sh "cuda 34";
     real [CudaCompat] sh "cuda 804";
-    // This libcuda is not found by LD_LIBRARY_PATH, which the remedy would change.
+    // The stub libcuda is preloaded, and not found by LD_LIBRARY_PATH.
     real [CudaStub] is_fixed true sh "cuda 34; path right; export LD_PRELOAD=$dir/cuda/libcuda.so.1";
     real [GpuHung] sh "cuda hang" args "--limit 1";
     // CUDA cannot map dma-bufs.
@@ -85,14 +86,14 @@ driver_and_gpu {
     bad [DriverOpen] emulated "--no-gdrdrv --cuda-version 13.5 --dmabuf export";
     bad [DmabufUnforced] sh "export GDRCOPY_USE_DMABUF_MMAP=1";
     bad [DmabufUnforced] emulated "--cuda-version 13.3 --dmabuf export" sh "export GDRCOPY_USE_DMABUF_MMAP=1";
-    // A GPU lacks a feature, or doctor does not find it.
+    // The only GPU, or one of two, lacks GPUDirect RDMA.
     bad [GpuKind] emulated "--rdma no";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no";
-    // CUDA_VISIBLE_DEVICES hides the good GPU, or gives it another number.
+    // CUDA_VISIBLE_DEVICES hides the GPU that has GPUDirect RDMA, or gives it another number.
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=GPU-67647265-6d75-4000-8000-000000000001";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1,0";
-    // The bus has a GPU that CUDA does not have.
+    // The GPU of this container lacks GPUDirect RDMA. In the first state, the PCI bus has another GPU outside of it.
     real [GpuElsewhere] sh "node; gpu 1; gpu 2; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     real [GpuKind] sh "node; gpu 1; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
@@ -105,7 +106,7 @@ driver_and_gpu {
 device_nodes {
     real [GpuFull] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
-    // In this user namespace only root has a number, so the remedy must run outside of the namespace.
+    // This user namespace maps only root's user ID. The mode of another user's node can be changed only outside of it.
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; wrap='unshare --map-root-user'";
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; export container=podman; wrap='unshare --map-root-user'";
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
@@ -120,9 +121,9 @@ device_nodes {
     real [NodeReplace] sh "dev; ln -s null /dev/gdrdrv";
     real [NodeReplace] sh "dev; ln -s nowhere /dev/gdrdrv";
     real [NodeReplace] sh "node 666 b";
-    // The node has a number that is no longer the module's.
+    // The device node has a major number that is no longer the module's.
     real [NodeReplace] sh "node 666 c 121";
-    // doctor itself cannot start its processes. These states are without gdremu, because it writes files too.
+    // doctor cannot start the processes in which it examines the system. Nor could gdremu start, which writes files.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
     real [DoctorStart] usable true is_fixed true sh "node; wrap='setpriv --reuid=12345 --clear-groups prlimit --nproc=0'";
 }
@@ -146,7 +147,7 @@ module_and_machine {
             printf '# loads\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
     bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
             echo '  blacklist  gdrdrv' >/etc/modprobe.d/hardening.conf";
-    // The file in /etc replaces the one in /run, which has the same name, and its command loads the module.
+    // modprobe reads the file in /etc, whose command loads the module, instead of that with the same name in /run.
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d; mount -t tmpfs run /run; mkdir /run/modprobe.d
             echo install gdrdrv /bin/false >/run/modprobe.d/gdrdrv.conf
             echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv' >/etc/modprobe.d/gdrdrv.conf";
@@ -168,7 +169,7 @@ module_and_machine {
     bad [NodeSandbox] emulated "--fault GET_VERSION:EPERM";
     bad [ModuleReload] emulated "--gdrdrv-errno EIO";
     bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=hang; preload $driver" args "--limit 3";
-    // A device cgroup refuses the node.
+    // Opening the device node fails with EPERM, as a device cgroup makes it.
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "root";
     bad [NodePod] emulated "--gdrdrv-errno EPERM" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif";
@@ -183,7 +184,7 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
-    // These limits are hard ones. Their remedy comes before that for the module, which dma-bufs do not need.
+    // The hard limits are too low. They must be raised before the module is installed, which dma-bufs do not need.
     works [OpenFilesHard] sh "ulimit -n 128";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";
@@ -214,19 +215,19 @@ libraries {
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one right";
     // glibc compares the name that a program asks for with SONAMEs of loaded libraries, so it finds the preloaded one.
     works [LibraryPath] sh "path none; preload $dir/right/libgdrapi.so.2";
-    // The program and the library are where `make tools` leaves them, and where they are installed.
+    // The program and the library are where `make tools` leaves them, or installed, but not on LD_LIBRARY_PATH.
     bad [LibraryPath] sh "put $gdrcopy tools/bin/gdrcopy; both $ours lib; gdrcopy=tools/bin/gdrcopy; path none";
     bad [LibraryPath] sh "put $gdrcopy bin/gdrcopy; both $ours lib64; gdrcopy=bin/gdrcopy; path none";
     works [] sh "path nowhere right; LD_LIBRARY_PATH=$(printf '/\\377:')$LD_LIBRARY_PATH";
-    // The library's two names find two different libraries, in two directories and in one.
+    // The names libgdrapi.so.2 and libgdrapi.so lead to two different libraries, in two directories or in one.
     works [LibraryLink] sh "both $faulty other; put $ours one/libgdrapi.so.2; path one other";
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; cp $faulty .; ln -sf ../doctors-faulty.so one/libgdrapi.so; path one";
-    // LD_PRELOAD has a file that is gone, or a library.
+    // LD_PRELOAD names a file that does not exist, or a libgdrapi.
     works [LibraryPreload] sh "preload $dir/gone.so";
     works [LibraryPreload] sh "old; preload $dir/old.so";
     works [LibraryPreload] sh "put $ours pre/other.so; preload $dir/pre/other.so";
     works [LibraryPreload] sh "put $ours pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
-    // An old libgdrapi is preloaded under the name that programs ask for, or by the name of its file only.
+    // An old libgdrapi is preloaded, with the name that programs ask for as its SONAME, or only as its file's name.
     bad [LibraryPreload] sh "old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
     bad [LibraryPreload] sh "old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2" args "--for mscclpp";
     works [LibraryPreload] sh "old; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2" args "--for dpdk";
@@ -237,8 +238,8 @@ libraries {
     works [LibraryPreloadFile] sh "root; etc; old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2
             echo $dir/pre/libgdrapi.so.2 >/etc/ld.so.preload" args "--for libfabric";
     works [LibraryPreloadFile] sh "root; etc; echo /lib/none.so >/etc/ld.so.preload";
-    // LD_LIBRARY_PATH has entries that are no directory, an empty entry, which means the current directory, and a directory
-    // that may not be read.
+    // LD_LIBRARY_PATH has an entry that is no directory, or an empty one, which means the current directory, or a
+    // directory that this user may not read.
     bad [LibraryPath] sh "both $ours gdr; LD_LIBRARY_PATH='~/gdr'";
     bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
     bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";
@@ -247,14 +248,15 @@ libraries {
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
-    // The loader ends its search at errors other than ENOENT and EACCES.
+    // These links are broken. At errors other than ENOENT and EACCES, such as ENOTDIR, the loader ends its search.
     bad [LibraryDangling] sh "mkdir other; ln -s /dev/null/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] sh "mkdir other; ln -s libgdrapi.so.2 other/libgdrapi.so.2; path other right";
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2.5 one/libgdrapi.so.2; path one";
-    // The links form a circle.
+    // The links form a loop.
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2 one/libgdrapi.so
             ln -s libgdrapi.so one/libgdrapi.so.2; path one";
-    // Texts are in place of links. The good library is beside them, and another one in the next directory.
+    // Files take the place of links, with a link's target as text. A good library is beside them. In the second state,
+    // another one is in the next directory.
     bad [LibraryRelinkBoth] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2
             printf libgdrapi.so.2 >one/libgdrapi.so; path one";
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2; path one right"
@@ -276,22 +278,22 @@ libraries {
     // The library needs a newer C library.
     bad [LibraryBuild] sh "newer; args='--lib newer.so'";
     bad [LibraryBuild] sh "newer; both newer.so other; path other";
-    // The library is for another CPU, so the loader passes over it.
+    // The library is for another CPU, so the loader skips it.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; foreign other/libgdrapi.so.2; path other";
     // The library is for a CPU of 32 bits.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; path other
             printf '\\1' | dd of=other/libgdrapi.so.2 bs=1 seek=4 conv=notrunc status=none";
     bad [LibraryUpdate] sh "mkdir other; echo 'int gdr_open(void) { return 0; }' >1.c; gcc -shared 1.c -o other/libgdrapi.so
             path other";
-    // These libraries are good, but cannot be loaded here.
+    // These libraries cannot be loaded here: one that they need is missing, or the mount forbids execution.
     bad [LibraryNeeds] sh "mkdir other; gcc -shared -x c /dev/null -Wl,-soname,libnuma.so.9 -o n.so; path other
             gcc -shared -Wl,--no-as-needed -x c /dev/null -x none n.so -o other/libgdrapi.so.2";
     bad [LibraryNoexec] sh "mkdir mount; mount -t tmpfs -o noexec none mount; both $ours mount; path mount";
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
-    // A library without gdr_get_info_v2, which UCX's plugin calls unless it was built with an old header. A newer
-    // library is behind it on the loader's path, or none.
+    // The library lacks gdr_get_info_v2, which UCX's plugin calls unless it was built with an old header. A newer
+    // library comes after it on the loader's path, or none does.
     bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for ucx";
     bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for mscclpp";
     works [LibraryOrder] emulated "--fault cuMemAlloc:2" sh "old -DMINOR=3; both old.so other; path other right";
@@ -307,10 +309,11 @@ libraries {
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=long";
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=crash";
     bad [LibraryBuild] sh "both $faulty other; path other; FAULTY=illegal";
-    // The process that uses the library ends with status 0.
+    // The library ends the process in which doctor uses it, with status 0.
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=exit";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish";
-    // doctor obeys the last --limit. It can be short, because a call of this library never returns.
+    // This --limit follows that of harness.rs, and doctor obeys the last one. It is short, because doctor waits all of
+    // it for a call that never returns.
     bad [SelfTestHung] sh "args=\"--lib $faulty\"; FAULTY=hang" args "--limit 3";
     bad [LibraryReports] emulated "--fault MMAP:ENOMEM";
     bad [LibraryReports] emulated "--fault PIN_BUFFER_V2:EINVAL";
@@ -354,7 +357,7 @@ settings_and_engines {
     bad [SettingUnset] sh "export FI_PROVIDER=tcp" args "--for libfabric";
     bad [SettingUnset] sh "export FI_HMEM=^cuda" args "--for libfabric";
     works [] args "--for dpdk";
-    // DPDK's variable has the directory of another library, the path of the file instead of its directory, or neither.
+    // GDRCOPY_PATH_L, which DPDK reads, names the library's directory, the file instead of its directory, or neither.
     works [] sh "path none; export GDRCOPY_PATH_L=$dir/right" args "--for dpdk";
     bad [SettingExport] sh "export GDRCOPY_PATH_L=$dir/right/libgdrapi.so" args "--for dpdk";
     bad [SettingUnset] sh "export GDRCOPY_PATH_L=/nowhere" args "--for dpdk";
@@ -367,7 +370,7 @@ settings_and_engines {
     works [] sh "put $ours one/libgdrapi.so.2; ucx one; path one" args "--for nixl";
     works [] args "--for aws-ofi-nccl";
     works [] args "--for tensorrt-llm";
-    // Without --for, doctor examines the variables of all engines.
+    // Without --for, doctor examines the variables of all programs that it knows, such as NCCL.
     works [SettingUnset] sh "export NCCL_GDRCOPY_USE_INTERNAL_DMABUF=1";
     works [SettingUnset] sh "export NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF=1";
     works [] sh "export NCCL_GDRCOPY_ENABLE=' 1' NCCL_GDRCOPY_USE_INTERNAL_DMABUF=0
@@ -375,7 +378,7 @@ settings_and_engines {
 }
 }
 
-/// Declares the remedies that no test runs, after the reason why.
+/// Declares the remedies that no test runs, each group of them after the reason.
 macro_rules! not_run {
     ($($reason:literal $($remedy:ident)*;)*) => {
         pub(crate) const NOT_RUN: &[(&str, &[Remedy])] = &[$(($reason, &[$($remedy),*])),*];
