@@ -1,15 +1,16 @@
 # The tests and checks that .ci/run lists, and what they need. The Makefile includes this file.
 
-# Many cargo commands name a single test but all packages (`--workspace`). Fewer packages would need fewer features of
-# dependencies, so cargo would compile the dependencies again.
+# Many cargo commands below select all packages (`--workspace`), although they run a single test. With fewer packages,
+# cargo would enable fewer features of the dependencies, and so would compile the dependencies again.
 
 # This program runs a command, such as a test, and ends it if it hangs.
 watched := build/c_tests/watched
-# Runs the C programs. A test is named after how the program gets the library, gdremu's profile, and the program.
+# Runs the C programs. A test's name has three parts: how the program gets the library, gdremu's profile, and the
+# program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
-# The integration tests of the packages that are not everyday packages.
+# The integration tests of the packages whose tests `make test` does not run.
 members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",')
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))

@@ -53,7 +53,8 @@ check_pages() {
     done
 }
 
-# check_files PREFIX LIBDIR: checks that exactly the files of `files` are installed, and checks their sizes and modes.
+# check_files PREFIX LIBDIR: checks that exactly the files that the function `files` lists are installed. Also checks
+# the sizes and modes of the shared libraries.
 check_files() {
     local found library
     found=$(cd "$1" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
@@ -160,8 +161,8 @@ grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has
 ci/scripts/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
-# The .pc files and rustc must name the same libraries, without -lgcc_s, that the static libraries need. as_set prints
-# such a list sorted and without -lgcc_s.
+# The .pc files must name the libraries that the static libraries need, which rustc prints, except -lgcc_s. as_set
+# prints such a list sorted and without -lgcc_s.
 as_set() {
     tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }
@@ -201,8 +202,8 @@ LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# The tools run by the names of their links. All programs have man pages. `make uninstall` removes the files of the
-# programs, too.
+# Checks that the tools run by the names of the links to gdrcopy, that all programs have man pages, and that
+# `make uninstall` also removes the programs.
 make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat apiperf pplat; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"

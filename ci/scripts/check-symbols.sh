@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-symbols.sh LIBRARY...: checks that each library exports what libgdrapi exports, or, if its name is libgdrx, what
-# libgdrx exports, and nothing more. Also checks its SONAME, and the libraries that it needs.
+# check-symbols.sh LIBRARY...: checks that each library exports the functions of libgdrapi, or those of libgdrx if that
+# is its name, and nothing more. Also checks its SONAME, and the libraries that it needs.
 set -euo pipefail
 
 sources=$(dirname "$0")/../..
