@@ -102,7 +102,7 @@ def ucx() -> Path:
 
 
 def literals(files: Iterator[Path], call: str) -> Iterator[str]:
-    """Yields the first string of each call. C joins adjacent literals, so this does, too."""
+    """Yields the first string of each call. Adjacent literals are joined, as C joins them."""
     for file in files:
         text = re.sub(r'" *(?:PRI|SCN)[a-zA-Z0-9]+ *"', "d", file.read_text(errors="replace"))
         for found in re.finditer(rf'\b(?:{call})\s*\((?:[^";]|\n)*?((?:"(?:[^"\\]|\\.)*"\s*)+)', text):
