@@ -187,8 +187,9 @@ run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run -
 
 # preloaded DIRECTORY: builds the objects that `gdrcopy trace` preloads. libgdrcopy_trace.so has the functions of
 # libgdrapi.so.2. libgdrcopy_trace_alias.so stands for the library's other name, libgdrapi.so. If the traced library has
-# more functions, `gdrcopy trace` also preloads libgdrcopy_trace_newer.so. This object is empty, and needs first
-# libgdrcopy_trace.so and then the traced library, both by links that `gdrcopy trace` makes beside the object.
+# functions that libgdrcopy_trace.so lacks, `gdrcopy trace` also preloads libgdrcopy_trace_newer.so. This object has no
+# code. It makes the loader load libgdrcopy_trace.so and then the traced library, by links that `gdrcopy trace` makes
+# beside the object.
 define preloaded
 	@mkdir -p $(1)
 	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \

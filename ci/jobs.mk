@@ -16,8 +16,8 @@ other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packag
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
 
 # `test` installs nothing. It runs few emulated profiles, so that it takes only a few minutes on 2 idle cores once
-# everything is built. It leaves out gdremu's own programs, the states of systems that doctor knows, the comparison of
-# libraries, sanitizers, valgrind and other CPUs.
+# everything is built. It leaves out gdremu's own tests, the tests of `gdrcopy doctor` on simulated systems, sanitizers,
+# valgrind and other CPUs.
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	ci/scripts/check-version.sh
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -26,7 +26,8 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- --skip choose_the_remedy
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
-# The number of calls that the model-based test makes in each of its nine runs: a million in all.
+# The test that compares the library with a model (tests/emulated) makes this many random calls in each of its nine
+# runs, which are a million in all.
 MODEL_CALLS ?= 112000
 # The fuzz test of the crate gdrcopy begins new sequences of calls for this many seconds.
 FUZZ_SECONDS ?= 60

@@ -74,12 +74,12 @@ enum Way {
     Sanitized,
     /// As `Linked`, but the program runs under valgrind's memcheck.
     Valgrind,
-    /// As `Linked`, but the program repeats calls as often as on the profile `default`. On other profiles, `Linked` makes
-    /// only a hundredth of these calls.
+    /// As `Linked`, but the program repeats calls as often as on the profile `default`. On other profiles, `Linked`
+    /// makes only a hundredth of these calls.
     Thorough,
-    /// As `Linked`, but with another implementation of libgdrapi (`c_tests/another`), because libgdrx must work with any.
+    /// As `Linked`, but with another libgdrapi (`c_tests/another`), because libgdrx must work with any libgdrapi.
     Another,
-    /// As `Linked`, but the system call that the first field names fails with the second field's errno, as in a sandbox.
+    /// As `Linked`, but the system call in the first field fails with the errno in the second field, as in a sandbox.
     Denied(&'static str, &'static str),
 }
 
@@ -311,7 +311,7 @@ impl Runner {
             ("address_space", Way::Valgrind) => false, // valgrind needs the addresses that this program denies itself.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
-            } // These programs need no driver.
+            } // These programs need no driver, so one profile is enough.
             (_, Way::Linked) => GENERAL.contains(&profile),
             (_, Way::Denied(..)) => ["default", "dmabuf"].contains(&profile),
             _ => profile == "default",
