@@ -320,7 +320,7 @@ c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c
 	install -m 0755 build/c_tests/plain/* $(DESTDIR)$(c_tests_dir)
 	install -D -m 0644 c_tests/gdrcopy_sanity/gdrcopy_sanity.1 $(DESTDIR)$(datadir)/man/man1/gdrcopy_sanity.1
 
-# NVIDIA's Makefile has these targets. Recipes of packages call them, for example those of Spack and nixpkgs.
+# NVIDIA's Makefile has these targets, and the package recipes of Spack and nixpkgs call them.
 .PHONY: config exes exes_install
 config:
 	@echo "There is nothing to configure."

@@ -30,7 +30,7 @@ const GENERAL: &[&str] = &[
     "dmabuf-3gpus",
     "dmabuf-coherent",
 ];
-/// Additional profiles of gdremu, for programs that test only systems of one kind, such as systems without gdrdrv.
+/// Further profiles of gdremu, for programs that test only systems of one kind, such as systems without gdrdrv.
 const SPECIAL: &[&str] = &[
     "dmabuf-mixed",
     "dmabuf-none",

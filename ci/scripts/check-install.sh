@@ -152,8 +152,8 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. With this
-# umask, other users can read only files whose mode `make` sets.
+# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. With the
+# umask 077, other users can read only files whose mode `make` sets, and it must set that of all files.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
@@ -178,7 +178,7 @@ check_private() {
 check_private gdrcopy libgdrapi
 check_private gdrx gdrx
 
-# CMake finds the static libraries in a tree without the shared ones.
+# Checks that CMake finds the static libraries in a tree without the shared ones.
 mkdir -p "$work/archive/lib"
 cp -r "$root/usr/include" "$work/archive"
 cp -r "$root"/usr/lib/{cmake,lib{gdrapi,gdrx}.a} "$work/archive/lib"
@@ -186,7 +186,8 @@ quietly cmake -S "$samples/cmake_static" -B "$work/archive/build" -D CMAKE_PREFI
 quietly cmake --build "$work/archive/build"
 run "$work"/archive/build/with_{gdrcopy,gdrx}
 
-# A program links both static libraries together with another one that is written in Rust, before or after it.
+# Checks that a program can link both static libraries together with a third one that is written in Rust, in either
+# order.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$work/libanother.a"
 for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
     # shellcheck disable=SC2086 # Each word is an option.
@@ -194,7 +195,7 @@ for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$work/program"
 done
-# A program links the static libgdrx and the shared libgdrapi.
+# Checks that a program can link the static libgdrx and the shared libgdrapi.
 quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -L"$root/usr/lib" \
     -Wl,-Bstatic -lgdrx -Wl,-Bdynamic -lgdrapi -lgcc_s -lm
 LD_LIBRARY_PATH=$root/usr/lib run "$work/program"

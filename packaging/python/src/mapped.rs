@@ -18,7 +18,7 @@ use pyo3::types::PyBytes;
 use crate::buffers::Host;
 use crate::refusal::{Refusal, Result, invalid};
 
-/// Copies of at least this size release the GIL.
+/// Copies of at least this many bytes release the GIL.
 const LONG_COPY: usize = 4096;
 
 /// This process's connection to the driver. The lock is taken only under the GIL, which Python also holds when it

@@ -433,7 +433,7 @@ impl<'a> World<'a> {
         if self.buffers[target.buffer].is_free {
             return Ok(()); // CUDA cannot read freed memory.
         }
-        // CUDA must see these bytes, and the 64 bytes on both sides unchanged.
+        // CUDA must see the written bytes, and the 64 bytes before and after them unchanged.
         let first = start.saturating_sub(64);
         let end = (start + len + 64).min(BUFFER);
         let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, end - first);
