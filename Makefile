@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 makefiles := Makefile packaging/packages.mk ci/jobs.mk
-# The targets that `make help` lists are not files.
+# The targets with a comment after `##`, which `make help-all` lists, are not files.
 listed := $(shell sed -n 's/^\([a-z_-]*\):.*\#\# .*/\1/p' $(makefiles))
 .PHONY: $(listed)
 
@@ -30,8 +30,8 @@ STRIP ?= strip
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
-# ARCH is what `uname -m` prints where the result will run. For another arch than this machine's, the GNU cross compiler
-# builds everything. ci/scripts/install-cross.sh installs that compiler.
+# ARCH is what `uname -m` prints on the computer for which this Makefile builds. If that is another arch than this
+# computer's, the GNU cross compiler builds everything. ci/scripts/install-cross.sh installs that compiler.
 arches := x86_64 aarch64 ppc64le
 $(if $(filter-out $(arches),$(ARCH))$(word 2,$(ARCH)),$(error ARCH must be x86_64, aarch64 or ppc64le, as `uname -m` prints it: aarch64 is what others call arm64))
 cross := $(filter $(arches),$(filter-out $(shell uname -m),$(ARCH)))
@@ -64,7 +64,7 @@ gdrx_release_version := $(call released_version,crates/gdrx/Cargo.toml)
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
 
 # If CARGO_BUILD_TARGET or cargo's configuration names a target, cargo builds in a directory of that name. `cargo config
-# get` is not stable yet. If it fails, this Makefile assumes no target.
+# get` is not stable yet, so it needs RUSTC_BOOTSTRAP. If it fails, this Makefile assumes that no target is configured.
 ifndef CARGO_BUILD_TARGET
 configured := $(shell RUSTC_BOOTSTRAP=1 $(CARGO) -Zunstable-options config get --format json-value build.target 2>/dev/null | tr -d '["]')
 ifneq ($(configured),)
@@ -87,7 +87,7 @@ tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat)
 # The functions of the C libraries. A static library is one object in which only the symbols of these functions are
 # global, so that it can be linked together with other Rust archives. The object has no COMDAT groups. If several objects
 # have a group of the same name, the linker keeps only one. If it kept this object's, the other objects would not find
-# the group's symbols, because they are not global here.
+# the group's symbols, because they are not global here. `\x28` is a parenthesis, which would confuse make.
 functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $(1))
 exported := $(call functions_in,src/exports.rs)
 exported_by_gdrx := $(call functions_in,crates/gdrx/src/exports.rs)
@@ -99,9 +99,9 @@ define archive
 	@rm -f build/lib/lib$(1).a && $(AR) rcs build/lib/lib$(1).a build/lib/$(1).o && rm build/lib/$(1).o
 endef
 
-# A program needs these libraries in addition to libgdrapi.a. ci/scripts/check-install.sh compares them with rustc's
-# report. -lgcc_s is not among them, because compilers add it by themselves, and because it does not exist for
-# `-static`.
+# A program needs these libraries in addition to libgdrapi.a. ci/scripts/check-install.sh compares them with the list
+# that rustc prints. -lgcc_s is not among them, because compilers add it by themselves, and because it does not exist
+# for `-static`.
 static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- First ----
@@ -109,7 +109,7 @@ static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 # `make help` lists these targets, which users and contributors need first.
 first_targets := demo test check lint lib tools install uninstall driver drv_install deb rpm wheel
 
-# print_targets PATTERN: lists the targets that an extended regular expression matches.
+# print_targets PATTERN: lists the targets whose names match PATTERN, an extended regular expression.
 print_targets = sed -n 's/^\([a-z_-]*\):.*\#\# \(.*\)/\1|\2/p' $(makefiles) | awk -F'|' '$$1 ~ /^($(1))$$/ { printf "make %-15s %s\n", $$1, $$2 }'
 
 help: ## Lists the targets for users and contributors.
@@ -161,12 +161,13 @@ lib: rust ## Builds the shared and the static library into build/lib.
 	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
 
-# cargo's linker links libgdrx.so and the objects of `gdrcopy trace`, too, so that they need the same glibc as
-# libgdrapi.so. For libgdrx.so, the rule of `lib` names -lgcc_s, because zig, which can be the linker, does not add it.
+# The linker that cargo uses for libgdrapi.so also links libgdrx.so and the objects of `gdrcopy trace`, so that all of
+# them run with the same oldest glibc. The rule of `lib` names -lgcc_s, because zig, which can be this linker, does not
+# add it.
 cargo_links = $(or $($(cargo_linker)),$(CC))
 
-# Links an object without contents. libgdrapi-preload.so, for LD_PRELOAD, is one. It has the SONAME libgdrapi.so.2, and
-# needs the library by its other name, libgdrapi.so, from its own directory. So the loader has an object for both names.
+# Links a shared object without code. libgdrapi-preload.so, for LD_PRELOAD, is one. It has the SONAME libgdrapi.so.2,
+# and needs the library by its other name, libgdrapi.so, from its own directory. So both names are loaded at the start.
 # The directory is in DT_RPATH, because LD_LIBRARY_PATH would come before a RUNPATH. The SONAME must not be
 # libgdrapi.so, because ldconfig would point the link of this name, which linkers use, at this object.
 empty_object = $(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,now -shared -nostdlib -s -x c /dev/null -x none
@@ -178,7 +179,7 @@ $(addprefix build/lib/,$(libraries)):
 emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
 	$(CARGO) build --release $(unmerged) --package gdremu --package gdremu-cuda --package gdremu-nvidia --lib --bins
 
-# The name that Rust has for this machine's target.
+# Rust's name for this computer, such as x86_64-unknown-linux-gnu.
 host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 # Runs a program of this project on this machine, even if make builds the products for another arch.
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
@@ -186,8 +187,9 @@ run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run -
 
 # preloaded DIRECTORY: builds the objects that `gdrcopy trace` preloads. libgdrcopy_trace.so has the functions of
 # libgdrapi.so.2. libgdrcopy_trace_alias.so stands for the library's other name, libgdrapi.so. If the traced library has
-# more functions, `gdrcopy trace` also preloads libgdrcopy_trace_newer.so. This object is empty, and needs first
-# libgdrcopy_trace.so and then the traced library, both by links that `gdrcopy trace` makes beside the object.
+# functions that libgdrcopy_trace.so lacks, `gdrcopy trace` also preloads libgdrcopy_trace_newer.so. This object has no
+# code. It makes the loader load libgdrcopy_trace.so and then the traced library, by links that `gdrcopy trace` makes
+# beside the object.
 define preloaded
 	@mkdir -p $(1)
 	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
@@ -266,7 +268,7 @@ define install_findable
 	$(fill) cmake/config-version.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/$(1)/$(1)-config-version.cmake
 endef
 
-# man3 SOURCE,FILES: installs the man pages of a header.
+# man3 SOURCE,FILES: installs the man pages of a header, the first of FILES. SOURCE is the product's name and version.
 man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(1)" -v date=$(release_date) -f scripts/man3.awk $(2)
 
 # Installs its standard input as a file that all users can read, whatever the umask is.
@@ -318,14 +320,14 @@ c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c
 	install -m 0755 build/c_tests/plain/* $(DESTDIR)$(c_tests_dir)
 	install -D -m 0644 c_tests/gdrcopy_sanity/gdrcopy_sanity.1 $(DESTDIR)$(datadir)/man/man1/gdrcopy_sanity.1
 
-# NVIDIA's Makefile has these targets. Recipes of packages call them, for example those of Spack and nixpkgs.
+# NVIDIA's Makefile has these targets, and the package recipes of Spack and nixpkgs call them.
 .PHONY: config exes exes_install
 config:
 	@echo "There is nothing to configure."
 exes: tools c_tests
 exes_install: tools_install c_tests_install
 
-# The completions for gdrcopy and its links, below datadir.
+# The files below datadir with which shells complete the command lines of gdrcopy and of the links to it.
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
 

@@ -132,7 +132,7 @@ calls() {
 . "$here/ucx.sh"
 . "$here/wheels.sh"
 
-# Bash reads a function whole before it runs anything, so a change of this file does no harm.
+# Bash reads a whole function before it runs it, so this file can be edited while the script runs.
 main() {
     local consumers=() name status=0
     while [ "${1-}" = --only ]; do

@@ -1,22 +1,23 @@
 # The tests and checks that .ci/run lists, and what they need. The Makefile includes this file.
 
-# Many cargo commands name a single test but all packages (`--workspace`). Fewer packages would need fewer features of
-# dependencies, so cargo would compile the dependencies again.
+# Many cargo commands below select all packages (`--workspace`), although they run a single test. With fewer packages,
+# cargo would enable fewer features of the dependencies, and so would compile the dependencies again.
 
 # This program runs a command, such as a test, and ends it if it hangs.
 watched := build/c_tests/watched
-# Runs the C programs. A test is named after how the program gets the library, gdremu's profile, and the program.
+# Runs the C programs. A test's name has three parts: how the program gets the library, gdremu's profile, and the
+# program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
-# The integration tests of the packages that are not everyday packages.
+# The integration tests of the packages whose tests `make test` does not run.
 members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",')
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
 
 # `test` installs nothing. It runs few emulated profiles, so that it takes only a few minutes on 2 idle cores once
-# everything is built. It leaves out gdremu's own programs, the states of systems that doctor knows, the comparison of
-# libraries, sanitizers, valgrind and other CPUs.
+# everything is built. It leaves out gdremu's own tests, the tests of `gdrcopy doctor` on simulated systems, sanitizers,
+# valgrind and other CPUs.
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	ci/scripts/check-version.sh
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -25,7 +26,8 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- --skip choose_the_remedy
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
-# The number of calls that the model-based test makes in each of its nine runs: a million in all.
+# The test that compares the library with a model (tests/emulated) makes this many random calls in each of its nine
+# runs, which are a million in all.
 MODEL_CALLS ?= 112000
 # The fuzz test of the crate gdrcopy begins new sequences of calls for this many seconds.
 FUZZ_SECONDS ?= 60

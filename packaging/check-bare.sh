@@ -16,7 +16,8 @@ cargo fetch --quiet --locked
 home=/home/user
 rust=/usr/local/rust
 
-# as_user COMMAND...: runs a command in the tree as a user that is not root. Tests of progress bars need pseudo-terminals.
+# as_user COMMAND...: runs a command in the tree as a user that is not root. devpts is mounted, because tests of
+# progress bars need pseudo-terminals.
 as_user() {
     unshare --mount --pid --net --fork sh -c '
         ip link set lo up && mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" &&
@@ -28,7 +29,7 @@ as_user() {
 }
 
 for release in "${releases[@]}"; do
-    # apt installs libc6-dev together with gcc, which recommends it. debootstrap does not.
+    # gcc only recommends libc6-dev, and debootstrap, unlike apt, does not install recommended packages.
     new_tree "bare-$release" "$release" gcc,make,libc6-dev
     mkdir -p "$tree$home"/{gdrapi,.cargo/registry} "$tree$rust"
     tar -xf "$tarball" -C "$tree$home/gdrapi" --strip-components=1

@@ -145,7 +145,7 @@ for release in "${releases[@]}"; do
     new_tree "deb-$release" "$release" dkms,gcc,libc6-dev
     new_kernel
     mkdir -p "$tree/etc/init.d" # Most Debians have this directory, from packages that the tree lacks.
-    new_kernel_installed # In Debian 11, apt's hook writes a file, which must be in the list below.
+    new_kernel_installed # In Debian 11, a hook writes a file, which must be in the list that the next line makes.
     contents >"$work/before"
     nvidia_debs
     mkdir "$tree/root/debs"

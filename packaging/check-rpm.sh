@@ -42,7 +42,8 @@ nvidia() {
     rm -rf "$dir"
 }
 
-# nvidia_kmod SYSTEM START STOP: makes a package of the files in $dir, with these commands as its scripts.
+# nvidia_kmod SYSTEM START STOP: makes the package of NVIDIA's module for this system, from the files in $dir. Its
+# scripts install the module and run the command START, or run STOP and remove the module.
 nvidia_kmod() {
     nvidia_module "$dir"
     nvidia "$1" gdrcopy-kmod %post "$nvidia_dkms_install" "$2" \
@@ -156,7 +157,7 @@ for system in rhel-9 rhel-8 suse; do
         check_debug_symbols "$tree/usr/lib64/libgdrapi.so.2.6"
         rm "$tree/etc/ld.so.conf.d/lib64.conf"
     fi
-    # Go back to the stand-ins, and upgrade again.
+    # Goes back to the stand-ins for NVIDIA's packages, and upgrades again.
     rpm_in_tree --erase gdrcopy-debuginfo gdremu libgdrx1 libgdrx-devel
     install_nvidia $system --upgrade --oldpackage
     install_ours

@@ -158,7 +158,8 @@ check_module() {
         die "DKMS has no module made of $1: $(in_tree dkms status)"
 }
 
-# check_loaded NUMBER: checks that gdrdrv is loaded, and that all users may use its node, which has this number.
+# check_loaded NUMBER: checks that gdrdrv is loaded, that /dev/gdrdrv has this device number, and that all users may use
+# it.
 check_loaded() {
     [ -e "$tree/run/kernel/module/gdrdrv" ] || die "gdrdrv is not loaded"
     local node

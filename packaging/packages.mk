@@ -28,7 +28,7 @@ unpack: $(subst $() ,\ ,$(tarball))
 # Build dependencies are not checked, because the libc6-dev of the cross compiler has another name.
 deb_options = $(if $(cross),--host-type $(gnu_type) --no-check-builddeps)
 
-# A build that failed, maybe for another ARCH, leaves some of these files.
+# dpkg-buildpackage makes these files. `deb` removes them first, because a build that failed may have left some.
 built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
@@ -84,8 +84,8 @@ sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
 	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
-# These rules build the contents of the packages. Object files must not depend on the directory that they are built in. cargo
-# splits RUSTFLAGS at blanks, and CARGO_ENCODED_RUSTFLAGS at a control character.
+# These rules build the contents of the packages. Object files must not contain the directory that they are built in.
+# cargo splits RUSTFLAGS at blanks, which paths may contain. It splits CARGO_ENCODED_RUSTFLAGS at a control character.
 separator := $(shell printf '\037')
 remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release)$(separator)--remap-path-prefix=$(shell realpath "$${CARGO_HOME:-$$HOME/.cargo}")=/usr/share/cargo
 given_flags = $(patsubst %,%$(separator),$(RUSTFLAGS))
@@ -136,7 +136,7 @@ endif
 rehearsal: ## Makes the next patch release in a copy of the last commit, and compares what all parts of it say of their version.
 	ci/scripts/rehearse-release.sh
 
-# gdremu intercepts functions of glibc, of which Debian 11's glibc 2.31 lacks some.
+# gdremu intercepts functions of glibc. Debian 11's glibc 2.31 lacks some of them.
 old-glibc-check: dist ## Runs `make demo` and gdremu's own programs in a Debian 11 tree.
 	packaging/check-bare.sh build/dist/$(release).tar.gz emulator-tests bullseye
 

@@ -1,5 +1,6 @@
-# The checks source this file. Its functions make trees, run programs in them, and run linters. A tree is a directory with the
-# root file system of a newly installed Debian. The functions need root and debootstrap.
+# The scripts packaging/check-*.sh and build-in.sh source this file. Its functions make trees, run programs in them, and
+# run linters. A tree is a directory with the root file system of a newly installed Debian. The functions need root and
+# debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check
@@ -43,8 +44,8 @@ with_mounts() {
         exec "$@"' "$tree" "$@"
 }
 
-# in_tree COMMAND...: runs a command in the tree, without the variables of this environment. Python must not write cache files,
-# because DKMS 2.8 runs lsb_release, which is in Python.
+# in_tree COMMAND...: runs a command in the tree, without the variables of this environment. DKMS 2.8 runs lsb_release,
+# which is in Python. Its cache files would count as files that our packages leave behind, so it must not write any.
 in_tree() {
     with_mounts env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PYTHONDONTWRITEBYTECODE=1 \
         chroot "$tree" "$@"
@@ -55,7 +56,8 @@ in_tree_quietly() {
     in_tree "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: $*"; }
 }
 
-# contents: lists everything in the tree except the records, caches and logs of the package managers.
+# contents: lists the files of the tree. Leaves out /root, the file systems that the kernel mounts, and the databases,
+# caches and logs of the package managers.
 contents() {
     (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./run -o -path ./root -o -path ./var/cache \
         -o -path ./var/log -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/lib/rpm \) -prune \

@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(sys.argv[1] if len(sys.argv) > 1 else Path.home() / ".cache/gdrapi-messages").resolve()
 
-# These patterns choose messages of whole programs: those about building, loading or opening, and those of functions that
-# GDRCopy's users call first.
+# These patterns choose some messages of programs that have many. They choose those about building, loading and opening,
+# and those of the functions that GDRCopy's users call first.
 DKMS = r"headers|make\.log|BUILD_EXCLUSIVE|build of module|module build|already (added|installed|built)|is broken|modules won't be signed|BUILD_DEPENDS|Missing module"
 KERNEL = r"GPL-only symbols|Unknown symbol|disagrees about version|no symbol version|version magic|is rejected|out-of-tree module|module license"
 MODPROBE = r"could not (insert|load|remove)|not found|is in use|not currently loaded|is builtin"
@@ -102,7 +102,7 @@ def ucx() -> Path:
 
 
 def literals(files: Iterator[Path], call: str) -> Iterator[str]:
-    """Yields the first string of each call. C joins adjacent literals, so this does, too."""
+    """Yields the first string of each call. Adjacent literals are joined, as C joins them."""
     for file in files:
         text = re.sub(r'" *(?:PRI|SCN)[a-zA-Z0-9]+ *"', "d", file.read_text(errors="replace"))
         for found in re.finditer(rf'\b(?:{call})\s*\((?:[^";]|\n)*?((?:"(?:[^"\\]|\\.)*"\s*)+)', text):

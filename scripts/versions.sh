@@ -1,4 +1,5 @@
-# The places that state a version. set-version and checks source this file in the root of the project.
+# Lists the places that state a version. scripts/set-version and the scripts that check versions source this file, in
+# the root directory of the project.
 # shellcheck shell=bash
 
 # field NAME CRATE: prints a value of the table [package] or [workspace.package] in the crate's Cargo.toml.

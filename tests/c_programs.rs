@@ -30,7 +30,7 @@ const GENERAL: &[&str] = &[
     "dmabuf-3gpus",
     "dmabuf-coherent",
 ];
-/// Additional profiles of gdremu, for programs that test only systems of one kind, such as systems without gdrdrv.
+/// Further profiles of gdremu, for programs that test only systems of one kind, such as systems without gdrdrv.
 const SPECIAL: &[&str] = &[
     "dmabuf-mixed",
     "dmabuf-none",
@@ -59,26 +59,27 @@ const FORKING: &[&str] = &["abi_consumers", "faults", "fork", "gdrx", "gdrx_cxx"
 const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
 const HUNG: i32 = 124;
-/// The exit status of a program that cannot test anything here.
+/// The exit status of a program that cannot test anything on this system.
 const WAIVED: i32 = 4;
 
 /// The method by which a program gets the library, and the tool under which it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    /// The program finds the library on the library path.
+    /// The program finds the library by LD_LIBRARY_PATH.
     Linked,
-    /// `libgdrapi-preload.so` is in LD_PRELOAD, and the library on the path has functions that abort.
+    /// `libgdrapi-preload.so` is in LD_PRELOAD. The functions of the library on LD_LIBRARY_PATH abort, because the
+    /// program must not get that one.
     Preloaded,
-    /// `Linked`, compiled with ASan and UBSan.
+    /// As `Linked`, but the program is compiled with ASan and UBSan.
     Sanitized,
-    /// `Linked`, under valgrind's memcheck.
+    /// As `Linked`, but the program runs under valgrind's memcheck.
     Valgrind,
-    /// `Linked`, with the usual number of repeated calls. On profiles other than `default`, `Linked` makes only a
-    /// hundredth of them.
+    /// As `Linked`, but the program repeats calls as often as on the profile `default`. On other profiles, `Linked`
+    /// makes only a hundredth of these calls.
     Thorough,
-    /// `Linked`, with the library of `c_tests/another`, because libgdrx must need only the functions of the C API.
+    /// As `Linked`, but with another libgdrapi (`c_tests/another`), because libgdrx must work with any libgdrapi.
     Another,
-    /// `Linked`, with a system call that fails with an error, as in a sandbox.
+    /// As `Linked`, but the system call in the first field fails with the errno in the second field, as in a sandbox.
     Denied(&'static str, &'static str),
 }
 
@@ -142,12 +143,12 @@ fn selects(filters: &str, exact: bool, name: &str) -> bool {
 }
 
 impl Runner {
-    /// Builds everything, unless a bundle of `make gpu-bundle` is used, or `GDRCOPY_TEST_BUILT` says that it is built.
+    /// Builds everything, unless a bundle of `make gpu-bundle` is used, or `GDRCOPY_TEST_BUILT` says that all is built.
     fn prepare() -> Result<Runner, String> {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
             // The variable is read at run time, because this program may have been built in another tree and copied.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
-            // The bundle may run on another computer than the one that built it.
+            // The bundle may be on another computer than the one that built it, so it is used in the working directory.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
         if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {
@@ -285,12 +286,12 @@ impl Runner {
     /// Returns whether the program is to run in this way on this profile.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
         if matches!(way, Way::Denied(..)) && self.hardware != Hardware::Emulated {
-            return false; // NVIDIA's libcuda makes the same system calls.
+            return false; // NVIDIA's libcuda also makes these system calls, and may fail without them.
         }
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
         }
-        // The library of `c_tests/another` does not use dma-bufs.
+        // The library of `c_tests/another` needs a kernel module, because it cannot map dma-bufs.
         let has_module = profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
         match way {
             Way::Another => return ["gdrx", "gdrx_cxx"].contains(&program) && has_module,
@@ -310,7 +311,7 @@ impl Runner {
             ("address_space", Way::Valgrind) => false, // valgrind needs the addresses that this program denies itself.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
-            } // These programs need no driver.
+            } // These programs need no driver, so one profile is enough.
             (_, Way::Linked) => GENERAL.contains(&profile),
             (_, Way::Denied(..)) => ["default", "dmabuf"].contains(&profile),
             _ => profile == "default",
@@ -360,7 +361,7 @@ impl Runner {
             path.push(self.root.join("build/c_tests/fake_cuda"));
         }
         command.env("LD_LIBRARY_PATH", path);
-        // The program repeats less in runs that are slow, or that test much of what other runs test, too.
+        // The program repeats less in runs that are slow, or that test much of what other runs also test.
         let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.hardware == Hardware::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");

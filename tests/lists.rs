@@ -1,4 +1,4 @@
-//! Checks lists of the same things in different files, which no compiler compares.
+//! Compares lists of the same things in different files, such as gdrdrv's commands in C and in Rust. No compiler does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,8 @@ fn text(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect(file)
 }
 
-/// Returns the lines of a file that begin with `before`, without it and without the blanks before it.
+/// Returns the lines of a file that begin with `before`, without that beginning. Blanks at the start of a line are
+/// ignored.
 fn lines_after(file: &str, before: &str) -> Vec<String> {
     let text = text(file);
     text.lines().filter_map(|line| line.trim_start().strip_prefix(before)).map(str::to_owned).collect()

@@ -343,7 +343,8 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
             "crate" => at.clear(),
             "self" => {}
             "super" => drop(at.pop()?),
-            _ if path.len() == 1 && sources.contains_key(&child) => return None, // The path is the name of a variable.
+            // A path of only one word is a variable, although it is also the name of a module.
+            _ if path.len() == 1 && sources.contains_key(&child) => return None,
             _ if sources.contains_key(&child) => at = child,
             _ => {
                 let source = &sources[&at];

@@ -1,4 +1,5 @@
-# Runs a program, prints how often it called these functions of libgdrapi, and exits with its status.
+# Runs a program, prints how often it called these functions of libgdrapi, and exits with its status. `ignore` makes gdb
+# count the breakpoints without stopping the program.
 set breakpoint pending on
 set confirm off
 set debuginfod enabled off

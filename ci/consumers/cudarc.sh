@@ -13,7 +13,7 @@ build_cudarc() {
 
 cudarc() {
     local profile log
-    # Cargo compiles the program again if it has changed.
+    # The step's name has the program's checksum, so that the step runs again if the program has changed.
     once "build-cudarc-$cudarc_version-$(cksum <"$here/cudarc.rs" | tr ' ' -)" build_cudarc
     for profile in default two-gpus dmabuf; do
         log=cudarc-$profile.log

@@ -3,9 +3,9 @@
 gdremu has.
 
 HEADERS is a directory with cuda.h, cuda_runtime_api.h and nvml.h. LIBRARY is libgdremu_cuda.so. A PATH is a file, a
-directory, or a list of names with commas, which were read elsewhere. In a source file, calls and quoted names count. In
-a binary, all texts that are the name of a function count. So a binary that contains NVIDIA's CUDA runtime names all
-functions that the runtime looks up.
+directory, or a list of functions, separated by commas. In a source file, calls and quoted names count. In a binary, all
+texts that are the name of a function count. So a binary that contains NVIDIA's CUDA runtime names all functions that
+the runtime looks up.
 
 Prints a line for each NAME, with tabs between the columns: how many functions it names, how many of these gdremu has,
 how many it refuses by name, how many it lacks, whether the CUDA runtime is linked in, and the names that are refused or

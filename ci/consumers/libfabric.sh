@@ -1,6 +1,6 @@
-# Builds libfabric twice: linked with libgdrapi and CUDA, and loading them with dlopen. fabtests sends GPU memory from
-# one process to another over libfabric's provider shm, with the additions in libfabric_register.c. The provider tcp does
-# not take GPU memory.
+# Builds libfabric twice: linked with libgdrapi and CUDA, and loading them with dlopen. fabtests, which are libfabric's
+# tests, send GPU memory from one process to another over libfabric's provider shm. libfabric_register.c, which they are
+# linked with, registers this memory. The provider tcp does not take GPU memory.
 
 # Makes the configure scripts, which the source package lacks.
 prepare_libfabric() {
@@ -28,7 +28,7 @@ build_fabtests() {
     rm -rf "fabtests-$1"
     mkdir "fabtests-$1"
     cd "fabtests-$1"
-    # The check for libfabric in fabtests' configure cannot link a static library.
+    # fabtests' configure cannot link a static libfabric to check it. So the variable gives it the result of this check.
     ac_cv_lib_fabric_fi_getinfo=yes "$source/fabtests/configure" --with-libfabric="$libfabric/installed" --with-cuda="$cache/cuda"
     cc -D_GNU_SOURCE -O1 -I"$cache/cuda/include" -I"$libfabric" -I"$source/include" -I"$source" -c "$here/libfabric_register.c"
     # libfabric and fabtests both have a copy of the functions for atomic operations, hence --allow-multiple-definition.

@@ -18,7 +18,7 @@ configure_ucx() {
     rm -rf ucx ucx-build
     mkdir ucx-build
     cd ucx-build
-    # gdremu defines the undefined symbols of libcuda and libnvidia-ml.
+    # The linker accepts functions that the stubs of libcuda and libnvidia-ml lack. gdremu defines them when UCX runs.
     ../ucx-source/contrib/configure-release --prefix="$cache/ucx" --with-gdrcopy="$cache/gdrcopy" --with-cuda="$cache/cuda" \
         --without-verbs --without-rdmacm --without-java --without-go --without-rocm --without-fuse3 --disable-doxygen-doc \
         --enable-mt --enable-gtest LDFLAGS=-Wl,--allow-shlib-undefined
@@ -69,7 +69,8 @@ ucx_profile() {
     done
 }
 
-# Sends messages of GPU memory from one process to another over TCP or shared memory. gdr_copy copies them.
+# Sends messages of GPU memory from one process to another over TCP or shared memory. UCX's transport gdr_copy copies
+# them from and to the GPU.
 ucx_two_processes() {
     local transport test port log logs passed
     for transport in tcp sm; do
@@ -85,7 +86,8 @@ ucx_two_processes() {
 }
 
 # `gdrcopy trace` counts a write and a read of each message, and two pins, because the client registers memory to send
-# and memory to receive. There is no warm-up, because UCX warms up for a time and not for a number of messages.
+# and memory to receive. There is no warm-up, because UCX warms up for a time, so the number of its copies, which is
+# checked below, would differ each time.
 ucx_traced() {
     local port=$((20000 + RANDOM % 10000)) log=ucx-traced.log passed=0
     TRACER=$root/build/tools/bin/gdrcopy UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port $log \
@@ -94,8 +96,8 @@ ucx_traced() {
     row "$ucx" default 'ucx_perftest under gdrcopy trace' 1 $passed 0
 }
 
-# Prints settings of `gdrcopy tune`. A stand-in for ucx_perftest reports times with which tune sets all of UCX's
-# variables.
+# Prints the variables of UCX that `gdrcopy tune` sets. tune runs a stand-in for ucx_perftest. From the times that the
+# stand-in prints, tune concludes that all these variables must be set.
 ucx_settings() {
     mkdir -p ucx-tuned
     cc "$root/tools/tests/ucx_perftest.c" -o ucx-tuned/ucx_perftest
@@ -107,8 +109,8 @@ ucx_settings() {
     ) "${gdremu[@]}" -- "$root/build/tools/bin/gdrcopy" tune --ucx ucx-tuned --budget 20
 }
 
-# agree NAME GIVEN PRINTED: checks that what UCX prints of its variable NAME has the keys and numbers that were given.
-# UCX prints numbers with two decimals, and in other units.
+# agree NAME GIVEN PRINTED: checks that UCX understood its variable NAME. GIVEN is the value that tune set. PRINTED is
+# the value that ucx_info prints. Both must have the same keys and numbers, but UCX rounds them and changes their units.
 agree() {
     printf '%s\n%s\n' "$2" "$3" | awk -v name="$1" '
         function number(text) {
@@ -135,8 +137,8 @@ agree() {
         }' >&2
 }
 
-# Checks that UCX takes what tune prints, that tune runs UCX's own ucx_perftest, and that tune says what an old UCX
-# lacks.
+# Checks that UCX accepts the variables that `gdrcopy tune` prints, that tune works with UCX's own ucx_perftest, and
+# that tune names the variables that Debian's older UCX does not know.
 ucx_tuned() {
     local name given log=ucx-tuned.log port=$((20000 + RANDOM % 10000)) run=0 passed=0 settings=()
     export UCX_TLS=sm,cuda_copy,gdr_copy
@@ -158,7 +160,8 @@ ucx_tuned() {
         python3 - tune.json <<-'END'
 	import json, sys
 	rows = json.load(open(sys.argv[1]))["messages"]
-	# Each row has the times of four modes of UCX. Only rows of host memory have no times of the second mode.
+	# Each row has the times of four modes of UCX: default, model, eager and rendezvous. Only rows of host memory have no
+	# times of the mode `model`, because the model describes GPU memory only.
 	wrong = [row for row in rows if [bool(runs) for runs in row["runs_ns"]] != [True, row["route"] != "host", True, True]]
 	sys.exit(f"gdrcopy tune: {wrong}" if wrong or {row["route"] for row in rows} != {"host", "cuda", "cuda 0-1"} else 0)
 	END

@@ -1,6 +1,6 @@
-# Tests the libraries in the Python wheels of NCCL and NVSHMEM. nccl.c and nvshmem.c call those functions of the
-# libraries that call libgdrapi. These functions work under gdremu, because they do not use the CUDA runtime in the
-# libraries.
+# Tests the libraries in the Python wheels of NCCL and NVSHMEM. nccl.c and nvshmem.c call only those functions of the
+# libraries that call libgdrapi. Other functions use NVIDIA's CUDA runtime, which the libraries contain, and which finds
+# no GPU under gdremu.
 
 nccl_version=2.32.3
 nvshmem_version=3.8.0

@@ -30,7 +30,8 @@ libraries=(--lib "gdrapi=$bundle/libgdrapi.so.2")
 failed=0
 
 # tool NAME SECONDS ARGUMENT...: runs a tool, and interrupts it after SECONDS. An interrupted tool prints its results so
-# far, which is no failure. DIRECTORY/NAME.txt gets the command line and the output, without the names of the two directories.
+# far, which is no failure. DIRECTORY/NAME.txt gets the command line and the output, in which the paths of DIRECTORY and
+# BUNDLE are left out.
 tool() {
     local name=$1 limit=$2 status
     shift 2
@@ -58,7 +59,7 @@ for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"
 done
-# Two tools run again, traced. Their results differ from those above by the cost of the tracer.
+# Two tools run again under `gdrcopy trace`. Their results differ from those above by the time that tracing takes.
 for traced in copylat pplat; do
     tool "trace-$traced" 60 trace --lib "$bundle/libgdrapi.so.2" -- "$bundle/gdrcopy" "$traced" --cpu "$core"
 done

@@ -27,7 +27,8 @@ bundle=$(cd "${3:-$root/build/gpu}" && pwd) || exit 2
 ucx=$(cd "$2" && pwd) || exit 2
 [ -x "$ucx/bin/ucx_perftest" ] || die "no bin/ucx_perftest in $ucx: \`make consumers\` builds one"
 [ -x "$bundle/gdrcopy" ] || die "no gdrcopy in $bundle: run \`make gpu-bundle\`"
-# Without gdrdrv, the script starts itself again under gdremu, so that both processes have the same emulation.
+# Without gdrdrv, the script starts itself again under gdremu, so that the two measured processes share one emulated
+# driver.
 if [ ! -e /dev/gdrdrv ] && [ -z "${GPU_UCX_EMULATED-}" ]; then
     read -ra options <<<"${GPU_UCX_GDREMU---provider nvidia}"
     GPU_UCX_EMULATED=1 exec "$bundle/gdremu" ${options[@]+"${options[@]}"} -- "$0" "$@"

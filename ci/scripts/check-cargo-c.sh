@@ -26,8 +26,8 @@ wanted="./include/gdrapi.h
 for header in gdrapi.h gdrconfig.h; do
     cmp "include/$header" "$prefix/include/$header"
 done
-# The shared library is copied, so that check-symbols.sh does not see the archive beside it, in which the functions of
-# Rust's libraries are global.
+# check-symbols.sh would also check the static library beside the shared one. That would fail, because cargo-c leaves
+# the functions of Rust's libraries global there. So only the shared library is copied.
 mkdir "$work/shared"
 cp "$prefix/lib/libgdrapi.so.$version" "$work/shared"
 ci/scripts/check-symbols.sh "$work/shared/libgdrapi.so.$version"

@@ -3,8 +3,8 @@
 # /usr/local, and gdremu in place of a GPU. A comment on the line before a block can change that:
 #
 #   <!-- not run: REASON -->       The block cannot run here.
-#   <!-- run in DIRECTORY -->      The block runs in a copy of DIRECTORY. Then it runs again, and its first pin fails.
-#                                  The block must fail, too, and name the pin.
+#   <!-- run in DIRECTORY -->      The block runs in a copy of DIRECTORY. Then it runs again, and gdremu refuses its
+#                                  first pin. In this run, the block must fail and print that the pin failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh

@@ -21,7 +21,7 @@ compile() {
     [[ $1 != c++[2-9]* && $1 != c++17 ]] || sources+=(c_tests/gdrx/header.cpp)
     for source in "${sources[@]}"; do
         "${@:2}" -std="$1" -fsyntax-only -Iinclude -x $language "$source" || die "$2 -std=$1: see above"
-        # sys/user.h defines some macros of gdrconfig.h, too.
+        # The headers must also compile after sys/user.h, which defines some of the macros that gdrconfig.h defines.
         "${@:2}" -std="$1" -fsyntax-only -Iinclude -include sys/user.h -x $language "$source" || die "$2 -std=$1: see above"
     done
 }
@@ -51,7 +51,7 @@ for compiler in g++ clang++; do
         refuse "$reason" $compiler -std=c++17 "-DREFUSED=$number"
     done <<<"${refused:?no lines to refuse}"
 done
-# The C++ example of docs/gdrx.md compiles.
+# Compiles the C++ example of docs/gdrx.md.
 sed -n '/^```cpp$/,/^```$/{//!p}' docs/gdrx.md >"$work/example.cpp"
 grep -q gdrx::mapping "$work/example.cpp" || die "docs/gdrx.md has no C++ example"
 g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude "$work/example.cpp"

@@ -53,7 +53,8 @@ check_pages() {
     done
 }
 
-# check_files PREFIX LIBDIR: checks that exactly the files of `files` are installed, and checks their sizes and modes.
+# check_files PREFIX LIBDIR: checks that exactly the files that the function `files` lists are installed. Also checks
+# the sizes and modes of the shared libraries.
 check_files() {
     local found library
     found=$(cd "$1" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
@@ -151,8 +152,8 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. With this
-# umask, other users can read only files whose mode `make` sets.
+# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. With the
+# umask 077, other users can read only files whose mode `make` sets, and it must set that of all files.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
@@ -160,8 +161,8 @@ grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has
 ci/scripts/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
-# The .pc files and rustc must name the same libraries, without -lgcc_s, that the static libraries need. as_set prints
-# such a list sorted and without -lgcc_s.
+# The .pc files must name the libraries that the static libraries need, which rustc prints, except -lgcc_s. as_set
+# prints such a list sorted and without -lgcc_s.
 as_set() {
     tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }
@@ -177,7 +178,7 @@ check_private() {
 check_private gdrcopy libgdrapi
 check_private gdrx gdrx
 
-# CMake finds the static libraries in a tree without the shared ones.
+# Checks that CMake finds the static libraries in a tree without the shared ones.
 mkdir -p "$work/archive/lib"
 cp -r "$root/usr/include" "$work/archive"
 cp -r "$root"/usr/lib/{cmake,lib{gdrapi,gdrx}.a} "$work/archive/lib"
@@ -185,7 +186,8 @@ quietly cmake -S "$samples/cmake_static" -B "$work/archive/build" -D CMAKE_PREFI
 quietly cmake --build "$work/archive/build"
 run "$work"/archive/build/with_{gdrcopy,gdrx}
 
-# A program links both static libraries together with another one that is written in Rust, before or after it.
+# Checks that a program can link both static libraries together with a third one that is written in Rust, in either
+# order.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$work/libanother.a"
 for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
     # shellcheck disable=SC2086 # Each word is an option.
@@ -193,7 +195,7 @@ for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$work/program"
 done
-# A program links the static libgdrx and the shared libgdrapi.
+# Checks that a program can link the static libgdrx and the shared libgdrapi.
 quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -L"$root/usr/lib" \
     -Wl,-Bstatic -lgdrx -Wl,-Bdynamic -lgdrapi -lgcc_s -lm
 LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
@@ -201,8 +203,8 @@ LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# The tools run by the names of their links. All programs have man pages. `make uninstall` removes the files of the
-# programs, too.
+# Checks that the tools run by the names of the links to gdrcopy, that all programs have man pages, and that
+# `make uninstall` also removes the programs.
 make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat apiperf pplat; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draws the pictures of docs from their data by tools/plot.py, and compares their words with those of docs. Then draws
-# results of an emulated GPU. With `--write`, only writes the pictures of docs.
+# Draws the pictures of docs again from their data by tools/plot.py, and compares the texts in them with those in docs.
+# Then draws results that the tools measure on an emulated GPU. With `--write`, only writes the pictures of docs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -14,7 +14,7 @@ for picture in compare-h200:compared ucx-h200:ucx-latency many-h200:many-copies;
     svg=docs/${picture#*:}.svg
     "$python" -B tools/plot.py "docs/data/${picture%:*}.json" "$work/picture.svg"
     [ "${1-}" != --write ] || cp "$work/picture.svg" "$svg"
-    # Only words are compared, because another CPU's logarithms may differ in their last digit.
+    # Only texts are compared. The coordinates are logarithms, whose last digit may differ on another CPU.
     cmp <(grep -o '>[^<]*</text>' "$work/picture.svg") <(grep -o '>[^<]*</text>' "$svg") || die "$svg is not that of its data: make pictures"
 done
 [ "${1-}" != --write ] || exit 0

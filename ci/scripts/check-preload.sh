@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
 
 lib=$(cd "${1:-build/lib}" && pwd)
-cache=$(mktemp /tmp/gdrXXXXXXXX) # The name is as long as /etc/ld.so.cache, which it replaces in the loader.
+cache=$(mktemp /tmp/gdrXXXXXXXX) # The name is as long as /etc/ld.so.cache, which it replaces in a copy of the loader.
 trap 'rm -rf "$work" "$cache"' EXIT
 
 # This is the other library, with minor version 1. Programs print the minor version of the library that they get.
@@ -101,8 +101,8 @@ expect linked "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so.2 "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # docs/replacing.md warns that the other library is loaded here.
 
-# docs/replacing.md warns of these cases, too: a program loads the file by its own name, or in another namespace, or the
-# preload object is away from its library.
+# docs/replacing.md also warns of these cases: a program loads the library as libgdrapi.so.2.6, or in another namespace
+# of the loader, or libgdrapi-preload.so is not in the library's directory.
 [ "$(got path libgdrapi.so.2.6 "$lib/libgdrapi-preload.so" '')" = other ] || die "the preload object serves libgdrapi.so.2.6"
 [ "$(got path libgdrapi.so.2.6 '' "$lib")" = this ] || die "the library path does not serve libgdrapi.so.2.6"
 for program in libgdrapi.so libgdrapi.so.2; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-symbols.sh LIBRARY...: checks that each library exports what libgdrapi exports, or, if its name is libgdrx, what
-# libgdrx exports, and nothing more. Also checks its SONAME, and the libraries that it needs.
+# check-symbols.sh LIBRARY...: checks that each library exports the functions of libgdrapi, or those of libgdrx if that
+# is its name, and nothing more. Also checks its SONAME, and the libraries that it needs.
 set -euo pipefail
 
 sources=$(dirname "$0")/../..
@@ -41,8 +41,8 @@ for library; do
     unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
     [ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
 
-    # A static library beside the shared one must have the same global symbols, and no others. Other symbols, such as
-    # those of Rust's standard library, might also be in another Rust archive.
+    # A static library beside the shared one must have the same global symbols, and no others. A program could not link
+    # it with another Rust archive if both had, for example, global symbols of Rust's standard library.
     archive=$(dirname "$library")/$name.a
     if [ -e "$archive" ]; then
         symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)

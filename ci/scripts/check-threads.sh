@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs C tests, and a Rust program with threads, under ThreadSanitizer and gdremu. The library is instrumented, too.
+# Runs C tests, and a Rust program with threads, under ThreadSanitizer and gdremu. libgdrapi and libgdrx are also
+# instrumented.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -42,7 +42,7 @@ oldest="$(number MINIMUM_GDRDRV_MAJOR), $(number MINIMUM_GDRDRV_MINOR)"
 grep -q "const OLDEST_GDRDRV: Version = Version::new($oldest);" crates/gdrcopy-core/src/types.rs ||
     fault "Version::OLDEST_GDRDRV is not $oldest, as in include/gdrapi.h"
 
-# libgdrx has a version of its own.
+# The version of libgdrx is independent of libgdrapi's. The files that have it must agree.
 gdrx=$(number GDRX_MAJOR).$(number GDRX_MINOR)
 [[ $(released libgdrx) == "$gdrx".* ]] || fault "include/gdrx.h is version $gdrx, crates/gdrx/Cargo.toml $(released libgdrx)"
 [[ $(grep '^GDRX_' crates/gdrx/libgdrx.map | tail -n 1) == "GDRX_$gdrx {" ]] || fault "the last version of crates/gdrx/libgdrx.map is not GDRX_$gdrx"

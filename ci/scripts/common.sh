@@ -1,4 +1,4 @@
-# Checks source this file in the root of the project.
+# The scripts beside this file source it, in the root directory of the project.
 # shellcheck shell=bash
 
 # This directory is removed at the end.

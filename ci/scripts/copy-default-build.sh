@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# copy-default-build.sh DIR: copies tests/default_build to DIR, with the workspace's Cargo.lock. It makes a copy,
-# because cargo writes a Cargo.lock beside Cargo.toml.
+# copy-default-build.sh DIR: copies tests/default_build to DIR, with the workspace's Cargo.lock. Callers build the copy,
+# because cargo writes a Cargo.lock beside Cargo.toml, and the repository must not change.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

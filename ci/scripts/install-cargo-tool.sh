@@ -1,6 +1,6 @@
 #!/bin/sh
 # install-cargo-tool.sh NAME VERSION: builds a program for cargo into target/NAME, unless it is there in this version.
-# It is not optimized, because building it takes longer than using it.
+# It is built without optimization, because building it takes longer than running it.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -2,7 +2,7 @@
 # Installs what `make check` needs and this machine lacks. Prints nothing if nothing is missing.
 set -eu
 
-# Each word is a command and its package.
+# Each word is a command and, after the colon, the Debian package that has it.
 needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang automake:automake autoconf:autoconf pytest:python3-pytest shellcheck:shellcheck mandoc:mandoc"
 
 packages=

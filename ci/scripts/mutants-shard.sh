@@ -1,6 +1,7 @@
 #!/bin/sh
-# mutants-shard.sh [K/N]: divides the mutants of cargo-mutants into N parts, and tests part K, counted from 0, or
-# today's part. If no test notices a mutant, prints its name and fails. build/mutants has the logs.
+# mutants-shard.sh [K/N]: cargo-mutants makes small changes of the code, called mutants, which a test must notice. This
+# script divides them into N parts, and tries those of part K, counted from 0, or of today's part. If no test notices
+# a mutant, it prints the mutant's name and fails. build/mutants has the logs.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -11,7 +12,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 bundle=$PWD/build/mutants/bundle
 
 ci/scripts/install-cargo-tool.sh cargo-mutants 27.1.0
-# This bundle has those files of `make gpu-bundle` that the tests need, as links.
+# cargo-mutants tests a copy of the sources without built files. So the tests find C programs and gdremu in this
+# directory, whose links have the same names as the files of `make gpu-bundle`.
 mkdir -p "$bundle"
 runner=$(cargo test --package libgdrapi --test c_programs --no-run --message-format json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
@@ -20,7 +22,8 @@ ln -sfn "$PWD/build/c_tests/plain" "$bundle/c_tests"
 ln -sf "$runner" "$bundle/c_programs"
 ln -sf "$PWD/build/c_tests/gdrcopy_sanity" "$PWD/build/c_tests/watched" "$PWD/build/c_tests/denied" "$target/release/gdremu" "$bundle"
 
-# These settings make linking faster. The copies of the tree have target directories of their own.
+# Programs without debug information are linked faster. No target directory is set, because each copy of the sources
+# that cargo-mutants makes has its own.
 export CARGO_PROFILE_DEV_DEBUG=0
 unset CARGO_TARGET_DIR CARGO_BUILD_TARGET
 

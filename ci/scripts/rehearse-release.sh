@@ -63,7 +63,7 @@ if [ "${1-}" = --sources ]; then
     exit
 fi
 
-# Nothing is built with zig, because that would change no version.
+# An empty ZIG selects gcc to link the wheel. zig would link it for an older glibc, which changes no version.
 quietly make deb rpm wheel ZIG=
 rm -rf build/tree
 for deb in build/deb/*.deb; do
@@ -82,7 +82,7 @@ done
 says gdrx.pc "$(released libgdrx)" pkg-config --with-path="$pc" --modversion gdrx
 says "CMake's gdrcopy" "set(PACKAGE_VERSION \"$version\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrcopy/gdrcopy-config-version.cmake"
 says "CMake's gdrx" "set(PACKAGE_VERSION \"$(released libgdrx)\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrx/gdrx-config-version.cmake"
-# gdr_open logs a line with this version.
+# gdr_open logs a line with the version, so the library contains the version as a text.
 says libgdrapi "$version" sh -c "strings '$libdir/libgdrapi.so.${version%.*}' | grep -oF -e $old -e $version | sort -u"
 says gdrcopy "gdrcopy $version" "$usr/bin/gdrcopy" --version
 says gdremu "gdremu $(released gdremu)" "$usr/bin/gdremu" --version

@@ -71,7 +71,7 @@ compile() {
 
 # check_fences MACHINE PROGRAM FUNCTION FENCES: checks that a function has this sequence of fences, loads of words
 # ("load") and stores of words ("store"). A call of a copy routine that is not inlined is "call". A * stands for any
-# sequence, for example for the fence after an access while mappings of several types are attached.
+# sequence, such as the fence that gdrx.h adds only if the process has mappings of several types.
 check_fences() {
     found=$("$1-linux-gnu-objdump" --disassemble="$3" "$work/$2" | awk -F'\t' '
         $3 ~ /^(dmb|dsb)$/ { print $3, $4 }

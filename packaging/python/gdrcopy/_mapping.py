@@ -118,7 +118,8 @@ class Mapping(Memory):
         try:
             self.close()
         except BufferError:
-            # The traceback of the exception that ended the block keeps the block's views. The memory is unpinned when they end.
+            # The exception that ended the block keeps the block's views in its traceback, so close() fails. The memory
+            # is unpinned when the views end.
             if kind is None:
                 raise
 

@@ -11,7 +11,8 @@ from typing import Optional
 from ._error import Error
 
 LIBRARY = "libgdrapi.so"  # Its SONAME is libgdrapi.so.2.
-# An empty object with the SONAME libgdrapi.so.2, which needs the library as libgdrapi.so. So the loader knows both names.
+# This object is empty, has the SONAME libgdrapi.so.2, and needs the library as libgdrapi.so. So loading it gives the
+# loader both names.
 PRELOAD = "libgdrapi-preload.so"
 
 

@@ -18,12 +18,13 @@ use pyo3::types::PyBytes;
 use crate::buffers::Host;
 use crate::refusal::{Refusal, Result, invalid};
 
-/// Copies of at least this size release the GIL.
+/// Copies of at least this many bytes release the GIL.
 const LONG_COPY: usize = 4096;
 
-/// This process's connection to the driver. The lock is taken only under the GIL, so a forked child finds it free.
+/// This process's connection to the driver. The lock is taken only under the GIL, which Python also holds when it
+/// forks. So a forked child finds the lock free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, whose addresses a forked child reserves. The lock is taken only under the GIL, so the child finds it free.
+/// All mapped pages, whose addresses a forked child reserves. The child finds the lock free, as that of `GDR`.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// The pages of one mapping.

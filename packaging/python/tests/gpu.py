@@ -92,8 +92,8 @@ def status_of_child(function: Callable[[], object]) -> int:
 
 
 def run_script(script: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Runs a script that imports gdrcopy and gpu under another gdremu, because the script may end with pins. Removes gdremu's
-    messages from the result."""
+    """Runs a script, after imports of gdrcopy and gpu, under a gdremu of its own, because the script may leave pins,
+    which the tests' gdremu would report. Removes gdremu's messages from the result."""
     command = [os.environ["GDREMU"], *options, "--", sys.executable, "-B", "-c", f"import gdrcopy, gpu\n{script}"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     result.stderr = "".join(line for line in result.stderr.splitlines(True) if not line.startswith("gdremu: "))

@@ -580,7 +580,8 @@ class ForkedChild(OfOneAllocation):
 
     @needs_views
     def test_addresses_of_views_are_not_used_again(self) -> None:
-        # Each new mapping gets the addresses of the one that was closed before it, whose object ends only afterwards.
+        # Each new mapping gets the addresses of the mapping that was closed before it. The object of the closed mapping
+        # is deleted only afterwards.
         mapping = self.mapping
         for _ in range(3):
             self.check_addresses_are_not_used_again(mapping)

@@ -11,7 +11,7 @@ use crate::cuda::Cuda;
 
 const GPU_PAGE: u64 = 1 << 16;
 const HOST_PAGE: usize = 4096;
-/// The bytes of each buffer: one granule of GPU memory, so that pins never reach into another buffer.
+/// The size of each buffer in bytes. CUDA allocates in blocks of this size, so no pin reaches into another buffer.
 const BUFFER: usize = 2 << 20;
 
 /// The error describes a disagreement between the library and the model.
@@ -42,7 +42,7 @@ impl Driver {
 struct Buffer {
     address: u64,
     is_free: bool,
-    /// The contents of the memory. Pins keep it after the buffer is freed.
+    /// The contents of the memory, which pins keep after the buffer is freed.
     bytes: Rc<RefCell<Vec<u8>>>,
 }
 
@@ -284,7 +284,7 @@ impl<'a> World<'a> {
             Some(errno) if errno != libc::EINTR => Err(errno),
             _ if is_empty => Err(libc::EINVAL),
             _ if self.mode.is_module && size >= 1 << 40 => Err(libc::EINVAL),
-            // Only coherent GPUs support FORCE_PCIE.
+            // FORCE_PCIE needs persistent pins and a coherent GPU, whose default mapping type is 2 (cached).
             _ if over_pcie && !self.mode.persistent => Err(libc::EINVAL),
             _ if over_pcie && self.mode.default_type != 2 => Err(libc::EOPNOTSUPP),
             _ if is_free || !fits => Err(libc::EINVAL),
@@ -433,7 +433,7 @@ impl<'a> World<'a> {
         if self.buffers[target.buffer].is_free {
             return Ok(()); // CUDA cannot read freed memory.
         }
-        // CUDA must see these bytes, and the 64 bytes on both sides unchanged.
+        // CUDA must see the written bytes, and the 64 bytes before and after them unchanged.
         let first = start.saturating_sub(64);
         let end = (start + len + 64).min(BUFFER);
         let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, end - first);

@@ -13,7 +13,7 @@ const LARGEST: usize = 256;
 const RUNS: usize = 201;
 const COUNTS: [usize; 4] = [4, 16, 64, 256];
 
-/// The sizes of items, and their places in a cache line.
+/// The sizes of items in bytes, and the offsets in a cache line at which they begin.
 const SHAPES: [(usize, usize); 10] =
     [(8, 0), (16, 0), (32, 0), (64, 0), (24, 20), (60, 4), (100, 4), (16, 56), (128, 0), (256, 0)];
 
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
     let buffer = pool.alloc_zeroed(SIZE)?;
     let memory = buffer.as_slice();
-    // The first access to a page takes longer.
+    // Accesses each page before the measurement, because the first access to a page takes longer.
     for offset in (0..SIZE).step_by(4096) {
         let word = memory.word::<u8>(offset)?;
         word.store(word.load());
@@ -105,7 +105,7 @@ impl Random {
         (self.0 >> 16) as usize % limit
     }
 
-    /// Returns the number of a cache line that is not one of the last 8.
+    /// Returns the number of a random cache line. It is not one of the last 8, so that an item can begin there.
     fn line(&mut self) -> usize {
         self.below(SIZE / LINE - 8)
     }
