@@ -1,5 +1,5 @@
-//! The report of doctor. It is printed section by section as the findings become known, with the steps at the end, or
-//! at once as JSON.
+//! The report of doctor. It is printed section by section as the findings become known, with the steps to take at
+//! the end, or at once as JSON.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -43,7 +43,7 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// The remedy of a warning or problem. Warnings and problems also have an advice.
+    /// The identifier of the remedy for a warning or problem. `advice` has the remedy's text.
     pub(super) remedy: Option<Remedy>,
     #[serde(skip)]
     advice: Option<Advice>,
@@ -188,7 +188,7 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     if steps.is_empty() {
         steps = chosen(problems, &[Cause::Others]);
     }
-    // The remedies for the backend that is not used come last.
+    // Warnings about a backend (gdrdrv or dma-bufs) come last, because the other backend works.
     let mut others = chosen(warnings, &[Cause::Itself]);
     others.extend(chosen(warnings, &[Cause::Gdrdrv, Cause::DmaBuf]));
     for step in others {

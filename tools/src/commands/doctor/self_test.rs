@@ -15,7 +15,7 @@ use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, Report};
 use crate::cuda::survey::Cuda;
 
-/// The library to test, and other things that may be at fault.
+/// The library to test, and what doctor knows of other possible causes of a failure.
 pub(super) struct SelfTest<'a> {
     pub(super) library: PathBuf,
     pub(super) cuda: Option<&'a Cuda>,
