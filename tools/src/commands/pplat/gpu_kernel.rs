@@ -1,4 +1,4 @@
-//! The GPU's side: a GPU kernel that answers all rounds, unless it is stopped.
+//! The GPU's side of the ping-pong: a GPU kernel that answers all rounds, unless it is stopped.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! The measurements and settings, as a shell fragment and JSON.
+//! The report of `gdrcopy tune`, with its measurements and settings, as a shell fragment and as JSON.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;

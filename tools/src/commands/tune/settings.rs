@@ -1,4 +1,5 @@
-//! Computes UCX's model of the mapping from measured copies, and environment variables of UCX and NCCL.
+//! Computes the latency and bandwidth by which UCX models copies through the mapping, and the environment variables of
+//! UCX and NCCL.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
@@ -68,8 +69,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Returns the settings of UCX's model of the mapping. UCX's `MBs` are MiB per second. A list of keys begins with
-    /// the default for the keys that it leaves out.
+    /// Returns the settings that give UCX the measured latency and bandwidth of copies. UCX's `MBs` are MiB per second.
+    /// The first value of the bandwidth, which is 0, is for all kinds of copies that the list does not name.
     pub(super) fn model(put: Model, get: Model) -> Vec<Setting> {
         vec![
             Setting {
