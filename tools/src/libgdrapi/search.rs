@@ -200,7 +200,8 @@ pub(crate) fn preloads() -> Vec<Preload> {
     preloads
 }
 
-/// Returns the libgdrapi that a preloaded file is or, as libgdrapi-preload.so, loads from its own directory.
+/// Returns the libgdrapi that a preloaded file brings: the file itself or, for libgdrapi-preload.so, libgdrapi.so
+/// beside it.
 pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
@@ -307,7 +308,7 @@ fn cached(names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the file in a line `NAME (KIND) => FILE` for one of these names.
+/// Returns the file in a line `NAME (KIND) => FILE` of `ldconfig -p`, if the line is for one of these names.
 fn of_listing(line: &str, names: &[&str]) -> Option<PathBuf> {
     let (entry, file) = line.split_once(" => ")?;
     let (name, kind) = entry.trim_start().split_once(' ')?;

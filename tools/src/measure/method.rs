@@ -66,8 +66,8 @@ impl Method {
         }
     }
 
-    /// Waits until all earlier writes have left the CPU, so that this method does not pay for those
-    /// of another.
+    /// Waits until all earlier writes have left the CPU, so that the times of this method do not include the writes of
+    /// another method.
     pub(crate) fn drain(&self) {
         fence(Ordering::SeqCst);
         // SAFETY: the word is aligned, and lies in the mapping. Its value returns after all earlier writes, and the

@@ -1,4 +1,4 @@
-//! The results as JSON has them, and their tables.
+//! The results of measurements, in the form that the tools write as JSON, and their tables.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;

@@ -11,7 +11,7 @@ use crate::cuda::PinnedBuffer;
 /// The contents of host memory before a read.
 const POISON: u8 = 0xee;
 
-/// The contents of the host and GPU buffers before the copies of a point, and those that they must have afterwards.
+/// The contents of the host and GPU buffers before the copies at a [`Point`], and those that they must have after.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
@@ -21,7 +21,7 @@ pub(crate) struct Verifier {
     device: Vec<u8>,
     /// The GPU buffer after writes to all windows.
     written: Vec<u8>,
-    /// Room for what CUDA reads from the GPU buffer.
+    /// The contents of the GPU buffer after the copies, as CUDA has read them.
     seen: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The versions of the kernel module.
+//! Finds out the version of the kernel module gdrdrv, whether it is loaded, and how far its installation got.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub(crate) fn is_built(modules: &Path) -> bool {
     files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko"))
 }
 
-/// Returns the last kernel for which the module is built.
+/// Returns the kernel for which the module is built; the one whose name sorts last, if there are several.
 pub(crate) fn built_for_other_kernel() -> Option<String> {
     let kernels = files::matching(Path::new("/lib/modules"), "");
     let other = kernels.iter().rev().find(|modules| is_built(modules))?;
@@ -82,7 +82,8 @@ pub(crate) struct FailedBuild {
     pub(crate) error: String,
 }
 
-/// Returns the last build of the module for this kernel, if it failed. `versions` are the module's directories of DKMS.
+/// Returns the last build of the module for this kernel, if it failed. `versions` are DKMS's directories
+/// for the module, one per version.
 pub(crate) fn failed_build(versions: &[PathBuf], kernel: &str) -> Option<FailedBuild> {
     for version in versions.iter().rev() {
         let log = version.join("build/make.log");
@@ -114,7 +115,7 @@ fn gdrdrv_load() -> Command {
     command
 }
 
-/// Returns the exit status of `gdrdrv-load --stale`.
+/// Returns the exit status of `gdrdrv-load --stale`, which is 0 or 3 if the module was built for another GPU driver.
 pub(crate) fn stale(kernel: &str) -> Option<i32> {
     gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
 }
