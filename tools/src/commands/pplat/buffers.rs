@@ -118,7 +118,8 @@ impl<'a> Buffers<'a> {
         self.word(STOP).store(1, Ordering::Release);
     }
 
-    /// Returns the number of words of data that the GPU kernel found wrong. The GPU kernel must not be running.
+    /// Returns the number of words of data that the GPU kernel found wrong, which is the second of its two 32-bit
+    /// counters. The GPU kernel must not be running.
     pub(super) fn wrong_on_gpu(&self) -> Result<u64> {
         let mut counters = [0; 8];
         self.counters.read(&mut counters)?;

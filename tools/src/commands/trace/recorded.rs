@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// The number of parts of the counters. Each part is for one thread, and the last part is for all other threads.
+/// The number of parts of a process's counters. The first 32 threads have one part each, and the last part is for all
+/// other threads.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;
@@ -31,7 +32,8 @@ pub(crate) const PINS: Subject = SITES.followed_by(8, 512);
 pub(crate) const COPIES: Subject = PINS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// The number of 64-bit words in a process's file of counts: those of all records, rounded up to whole pages.
+/// The number of 64-bit words in a process's file of counts: those of all records, rounded up to whole
+/// pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
@@ -93,7 +95,7 @@ impl Recorded {
     }
 }
 
-/// Adds up, word by word, the records of all processes that have this subject and these numbers.
+/// Adds up, word by word, the records of all processes that are of this kind and have these numbers.
 pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterator<Item = usize> + Clone) -> [u64; N] {
     let mut sums = [0u64; N];
     for process in all {
@@ -107,8 +109,8 @@ pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterat
     sums
 }
 
-/// Returns the processes that called libgdrapi, or only the process `only`, in the order of their first calls. Also returns the
-/// number of processes that could not be recorded, because there was no room for their files.
+/// Returns the processes that called libgdrapi, or only the process `only`, in the order of their first calls. Also
+/// returns the number of processes that could not be recorded, because there was no room for their files.
 pub(crate) fn read_all(directory: &Path, only: Option<u32>) -> io::Result<(Vec<Recorded>, usize)> {
     let prefix = only.map(|pid| format!("{pid}-")).unwrap_or_default();
     let mut recorded = Vec::new();

@@ -24,7 +24,7 @@ pub(crate) struct Run {
     /// The number of the signal that ended the program.
     pub(crate) signal: Option<i32>,
     pub(crate) ns_per_tick: f64,
-    /// The library to which calls are forwarded.
+    /// The libgdrapi to which the preloaded object forwards the program's calls.
     pub(crate) library: PathBuf,
     /// The functions of the library that are not traced.
     pub(crate) not_traced: Vec<String>,

@@ -57,7 +57,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Returns no times, and the reason.
+    /// Returns a result without times, and with the reason as a note.
     pub(super) fn nothing(note: String) -> Measured {
         Measured { messages: Vec::new(), notes: vec![note] }
     }
@@ -162,7 +162,7 @@ impl Pairs<'_> {
         output.push_str(&client.output());
         let status = waited?;
         ensure!(status.success(), "ucx_perftest: {status}: {}", ucx::last_words(output));
-        // The server ends with its client.
+        // The server ends by itself when its client ends.
         let status = server.wait(limit)?;
         ensure!(status.success(), "server of ucx_perftest: {status}: {}", ucx::last_words(&server.output()));
         Ok(())
@@ -249,7 +249,7 @@ fn visible_from(first: usize, count: usize) -> String {
 
 /// Returns whether a process listens on this port, at any address.
 fn listens(port: u16) -> bool {
-    // A line has the local address, the remote address, and the state, which is 0A for LISTEN.
+    // After its number, a line has the local address, the remote address, and the state, which is 0A for LISTEN.
     let port = format!(":{port:04X}");
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in fs::read_to_string(file).unwrap_or_default().lines() {

@@ -21,7 +21,7 @@ pub(super) struct Advice<'a> {
     put: Model,
     get: Model,
     settings: Vec<Setting>,
-    /// The reasons why there are not more settings.
+    /// The reasons why settings are missing.
     notes: Vec<String>,
     messages: Vec<Messages>,
 }

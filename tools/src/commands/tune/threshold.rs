@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-/// The method by which UCX sends messages.
+/// The settings with which UCX sends the messages that are timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
-    /// UCX chooses between eager and rendezvous by its built-in numbers.
+    /// UCX chooses between eager and rendezvous by its built-in latency and bandwidth.
     Default,
     /// UCX chooses by the model of the mapping, its measured latency and bandwidth. Host memory is not measured in this
     /// mode, because the model does not concern it.
@@ -21,7 +21,7 @@ impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Default, Mode::Model, Mode::Eager, Mode::Rendezvous];
 }
 
-/// The times of messages of one size on one route.
+/// The times of messages of one size on one route, such as within the memory of one GPU.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Messages {
     pub(super) route: String,
@@ -63,7 +63,7 @@ impl Messages {
 /// The ratio of two times above which the first counts as slower.
 const SLOWER: f64 = 1.05;
 
-/// The settings that the measured times allow.
+/// The settings to use, according to the measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) enum Choice {
     /// The measured model of the mapping, and rendezvous for messages of this size and more.
@@ -74,9 +74,9 @@ pub(super) enum Choice {
     Default(usize),
 }
 
-/// Chooses the largest threshold for rendezvous with which some message gets faster than with the model, none gets slower than by
-/// default, and eager messages of GPU memory take no longer than by rendezvous. If there is no such threshold, it
-/// chooses the model, or UCX's built-in numbers if the model makes messages slower.
+/// Chooses the largest threshold for rendezvous with which some message gets faster than with the model, none gets
+/// slower than by default, and eager messages of GPU memory take no longer than by rendezvous. If there is no such
+/// threshold, it chooses the model, or UCX's built-in numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
@@ -118,7 +118,7 @@ mod tests {
         rows.iter().map(row).collect()
     }
 
-    /// The times of an H100 without cuda_ipc.
+    /// Times of messages within the memory of an H100, without UCX's transport cuda_ipc. Each row begins with the size.
     const H100: [(usize, [f64; 4]); 6] = [
         (512, [2.6, 2.1, 2.1, 150.0]),
         (4096, [157.0, 9.6, 6.6, 157.0]),
@@ -133,9 +133,9 @@ mod tests {
         for (route, times, expected) in [
             // Between the GPUs, eager messages are always the fastest, so only the times in `H100` limit the threshold.
             ("cuda 0-1", [9.0, 9.0, 1.0, 9.0], Choice::Threshold(16385)),
-            // By default, UCX sends host memory by rendezvous from 8 KiB on.
+            // By default, UCX sends host memory by rendezvous from 8 KiB on, and eager messages are slower.
             ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
-            // By default, UCX sends host memory eagerly at all sizes.
+            // By default, UCX sends host memory eagerly at all sizes, and rendezvous is slower.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
             // A time of 0 means failure: between the two GPUs all messages fail, in host memory only eager ones.

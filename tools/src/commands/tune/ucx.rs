@@ -1,4 +1,4 @@
-//! Finds UCX's programs on the path or in a directory, and queries the features of this UCX.
+//! Finds UCX's programs on the path or in a directory, and queries the features of that UCX.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -44,7 +44,7 @@ impl Ucx {
         }
     }
 
-    /// Returns the command of a program of UCX, without the variables that tune sets.
+    /// Returns the command of a program of UCX. Its environment lacks the variables for which tune chooses values.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
         let mut files = self.directories.iter().map(|directory| directory.join(name));
         let mut command = Command::new(files.find(|file| file.is_file())?);
