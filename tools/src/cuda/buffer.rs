@@ -127,7 +127,7 @@ pub(crate) struct PinnedBuffer {
 }
 
 impl PinnedBuffer {
-    /// Allocates zeroed memory. A context must be current.
+    /// Allocates zeroed memory. The calling thread must have a current CUDA context.
     pub(crate) fn alloc(len: usize) -> Result<PinnedBuffer> {
         let mut address = ptr::null_mut();
         // SAFETY: the address is written to a local variable.

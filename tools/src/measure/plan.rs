@@ -9,8 +9,8 @@ pub(crate) const LINE: usize = 64;
 /// The number of bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;
 
-/// The most bytes of the GPU buffer over which copies of one size are spread, so that a read does not find a cache line that an earlier
-/// read left in the CPU's buffers.
+/// The most bytes of the GPU buffer over which copies of one size are spread. They are spread so that a read does not
+/// find a cache line that an earlier read left in the CPU's buffers.
 const SPREAD: usize = 256 << 10;
 
 /// The most windows, each a range of the GPU buffer, over which copies of one size are spread.
@@ -55,7 +55,7 @@ pub(crate) struct Point {
     /// The distance of the copy's start on the device side from the start of its cache line.
     #[serde(rename = "alignment_bytes")]
     pub(crate) alignment: usize,
-    /// The number of windows of the GPU buffer among which copies take turns.
+    /// The number of windows, which are ranges of the GPU buffer, that the copies use in turn.
     #[serde(skip)]
     pub(crate) windows: usize,
     #[serde(skip)]
@@ -89,7 +89,7 @@ impl Point {
         }
     }
 
-    /// Returns the number of bytes that the host buffer needs. Copies start at `GUARD` in it.
+    /// Returns the number of bytes that the host buffer needs. Copies start at the offset `GUARD` in it.
     pub(crate) fn host_len(&self) -> usize {
         GUARD + self.size + GUARD
     }

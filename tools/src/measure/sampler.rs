@@ -39,7 +39,8 @@ pub(crate) struct Sweep {
 pub(crate) enum Repetitions {
     /// This many calls, at least 1, divided into at most 100 samples.
     Calls(usize),
-    /// The number of samples that fit into this many nanoseconds, but at least 21 and at most 501. Each is a batch of calls.
+    /// The number of samples that fit into this many nanoseconds, but at least 21 and at most 501. Each sample times a
+    /// batch of calls.
     Budget(f64),
 }
 
@@ -96,8 +97,8 @@ struct Sample {
 }
 
 impl Sampler<'_> {
-    /// Measures a point, and returns a record for each method, or no record if the user interrupts before anything is
-    /// timed.
+    /// Measures copies of one direction, size and alignment. Returns a record for each method, or no record if the user
+    /// interrupts before anything is timed.
     fn measure(&mut self, methods: &[Method], point: Point, repetitions: Repetitions) -> Result<Vec<Record>> {
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
         let mut records = Vec::new();

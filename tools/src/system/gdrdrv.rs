@@ -12,7 +12,7 @@ use super::files;
 
 pub(crate) const NODE: &str = "/dev/gdrdrv";
 
-/// The module's answer to `GET_VERSION`.
+/// The answer of gdrdrv, the kernel module, to the ioctl `GET_VERSION`.
 #[derive(Debug)]
 pub(crate) struct Versions {
     pub(crate) module: Version,
@@ -20,7 +20,7 @@ pub(crate) struct Versions {
     pub(crate) oldest_library: Version,
 }
 
-/// The reason why the versions are unknown.
+/// The reason why gdrdrv did not report its versions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) errno: i32,
@@ -62,7 +62,7 @@ pub(crate) fn installed() -> Option<Version> {
     parse(String::from_utf8_lossy(&output.stdout).trim_end())
 }
 
-/// Returns whether a directory of a kernel's modules has the module.
+/// Returns whether a kernel's directory of modules, below /lib/modules, contains gdrdrv.
 pub(crate) fn is_built(modules: &Path) -> bool {
     files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko"))
 }
@@ -82,8 +82,8 @@ pub(crate) struct FailedBuild {
     pub(crate) error: String,
 }
 
-/// Returns the last build of the module for this kernel, if it failed. `versions` are DKMS's directories
-/// for the module, one per version.
+/// Returns the last build of the module for this kernel, if it failed. `versions` are DKMS's directories for
+/// the module, one per version.
 pub(crate) fn failed_build(versions: &[PathBuf], kernel: &str) -> Option<FailedBuild> {
     for version in versions.iter().rev() {
         let log = version.join("build/make.log");
@@ -122,7 +122,7 @@ pub(crate) fn stale(kernel: &str) -> Option<i32> {
 
 /// Returns the file, the number and the text of a line in modprobe's configuration that keeps the module from being loaded.
 pub(crate) fn forbidding() -> Option<[String; 3]> {
-    // If errors also went to a pipe, output() would panic in a sandbox that refuses ioctl.
+    // stderr is no pipe: with two pipes, output() calls ioctl, and panics in a sandbox that refuses it.
     let output = gdrdrv_load().arg("--forbidden").stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
     let mut parts = text.splitn(3, ':').map(str::to_owned);
