@@ -93,7 +93,7 @@ impl Pinner {
         Ok(Pinner { connection: Connection::open(method.library)?, buffer: method.buffer, label: method.label })
     }
 
-    /// Times the calls on `size` bytes.
+    /// Times each of the [`CALLS`] once, on `size` bytes.
     fn sample(&self, size: usize, options: &SharedOptions, clock: &Clock) -> Result<Sample> {
         let connection = &self.connection;
         let mut ns = [0.0; CALLS.len()];

@@ -120,7 +120,7 @@ pub(crate) fn stale(kernel: &str) -> Option<i32> {
     gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
 }
 
-/// Returns the file, the number and the text of a line in modprobe's configuration that keeps the module from being loaded.
+/// Returns the file, the number and the text of a line in modprobe's configuration that keeps gdrdrv from being loaded.
 pub(crate) fn forbidding() -> Option<[String; 3]> {
     // stderr is no pipe: with two pipes, output() calls ioctl, and panics in a sandbox that refuses it.
     let output = gdrdrv_load().arg("--forbidden").stderr(Stdio::null()).output().ok()?;

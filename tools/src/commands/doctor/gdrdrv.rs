@@ -84,11 +84,11 @@ impl Module {
             let (state, advice) = self.absent();
             (format!("there is no {NODE}, and the module is {state}"), advice)
         };
-        // In a container, the advice of `absent` is not used, because it comes from files that only the host has.
+        // `absent` examines files that only the host has, so its advice is not used in a container.
         Finding::problem("device node", value, self.in_container(container).unwrap_or(advice))
     }
 
-    /// Returns the remedy that gets the device node into the container.
+    /// Returns the remedy that gets the device node into the container, or `None` outside of containers.
     fn in_container(&self, container: Option<&Container>) -> Option<Advice> {
         let on_host = if is_directory() {
             "on the host, remove the directory /dev/gdrdrv, load the module and make the node (rmdir /dev/gdrdrv && \
@@ -200,13 +200,13 @@ fn is_directory() -> bool {
     fs::symlink_metadata(NODE).is_ok_and(|node| node.is_dir())
 }
 
-/// Returns whether this process is a systemd service with PrivateDevices. systemd gives such a service a
-/// /dev of its own, without /dev/kmsg and without gdrdrv's node.
+/// Returns whether this process is a systemd service with PrivateDevices. systemd gives such a
+/// service a /dev of its own, without /dev/kmsg and without gdrdrv's node.
 fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }
 
-/// Returns the remedy for a build that failed. If an old module does not compile, as for a new kernel, it is an update.
+/// Returns the remedy for a build that failed: an update, if an old module does not compile, as for a new kernel.
 fn failed_build(failed: &FailedBuild) -> Advice {
     let is_of_source = failed.error.contains(".c:") || failed.error.contains(".h:");
     match failed.version {
@@ -228,8 +228,8 @@ fn forbidden() -> Option<Advice> {
     Some(advice.with("line", line).with("effect", effect))
 }
 
-/// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file. Linux
-/// then shows the overflow number as the owner, and not even the namespace's root may change the file's mode.
+/// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file.
+/// Linux then shows the overflow number as the owner, and not even the namespace's root may change the file's mode.
 fn is_unmapped(owner: u32) -> bool {
     let map = files::text("/proc/self/uid_map").unwrap_or_default();
     let is_initial = map.split_whitespace().eq(["0", "0", "4294967295"]);

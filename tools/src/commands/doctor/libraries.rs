@@ -61,7 +61,7 @@ pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     }
 }
 
-/// Returns a text with the file, the maker and the version of a library.
+/// Returns a text with a library's file, the project that made it, and its version.
 pub(super) fn describe(library: &Loaded) -> String {
     let version = match library.release() {
         Some(version) => version.to_string(),
@@ -206,7 +206,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         Kind::NotStarted => Remedy::DoctorStart,
         _ if errno == Some(Errno::EACCES) => Remedy::LibraryReadable,
         _ if errno.is_some() => Remedy::LibraryUnread,
-        // A missing C library means that the file is for another distribution, so the C library need not be added.
+        // A missing C library means that the file is for another distribution, and not that a file is to be added.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
         // SIGBUS means that the file is truncated, so that pages of it cannot be read.
@@ -325,7 +325,7 @@ fn hides_newer(preloaded: &Path) -> bool {
     [SONAME, PLAIN_NAME].iter().any(|name| newer_behind(name, &preloaded).is_some())
 }
 
-/// Returns the newest file of this name on the loader's path, if it is newer than the library.
+/// Returns the newest file with the name `name` on the loader's path, if it is newer than `library`.
 fn newer_behind(name: &str, library: &Loaded) -> Option<PathBuf> {
     let mut newest = (library.release(), None);
     for candidate in search::candidates() {

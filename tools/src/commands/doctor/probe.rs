@@ -51,10 +51,10 @@ pub(crate) const ARGUMENT: &str = "--doctors-child";
 /// The name of the stage of the child's work in which only CUDA is used.
 const CUDA: &str = "CUDA";
 
-/// The name of the stage in which CUDA copies the memory that the library has mapped.
+/// The name of the stage of the child's work in which CUDA copies the memory that the library has mapped.
 const CUDA_COPY: &str = "CUDA's copy";
 
-/// The name of the last stage, in which the child ends.
+/// The name of the last stage of the child's work, in which its process ends.
 const END: &str = "its end";
 
 /// The number of seconds that the child may spend in a stage of its work, such as a call of the library.
@@ -65,7 +65,7 @@ enum Work {
     Survey,
     /// Query CUDA for all GPUs, without CUDA_VISIBLE_DEVICES.
     AllGpus,
-    /// Ask the module for its versions.
+    /// Ask gdrdrv for its versions.
     Module,
     /// Load a library and, if the number of a GPU is given, test the library on that GPU.
     Library(PathBuf, Option<i32>),
@@ -130,7 +130,7 @@ impl Failure {
         Failure { text: text.into(), kind, in_library: false }
     }
 
-    /// Returns a problem with this remedy, or with the remedy for doctor itself if its child could not be started.
+    /// Returns a problem with this remedy, or with `DoctorStart` if doctor's child process could not be started.
     pub(super) fn finding(&self, subject: &'static str, remedy: impl Into<Advice>) -> Finding {
         let advice = if self.kind == Kind::NotStarted { Remedy::DoctorStart.into() } else { remedy.into() };
         Finding::problem(subject, &*self.text, advice)
@@ -282,14 +282,14 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// Returns the last whole answer of the child.
+/// Returns the last answer that the child has written completely.
 fn last_answer(out: &File) -> io::Result<Answer> {
     let text = read(out)?;
     let mut answers = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     Ok(answers.next().unwrap_or_default())
 }
 
-/// Returns the content of a file. The child's position in the file does not change.
+/// Returns the content of a file. It does not move the position in the file, at which the child writes.
 fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
     let len = file.read_at(&mut bytes, 0)?;
@@ -299,7 +299,7 @@ fn read(file: &File) -> io::Result<String> {
 // ---- Code that runs in doctor's child process ----
 
 impl Answer {
-    /// Writes the answer with the next stage to stdin, which is a file.
+    /// Writes the answer, with the stage that begins now, to stdin, which is a file that doctor reads.
     fn next(&mut self, stage: &str) -> Result<()> {
         self.stage = stage.into();
         let line = format!("{}\n", serde_json::to_string(self)?);
@@ -308,7 +308,7 @@ impl Answer {
     }
 }
 
-/// Does the work that the argument describes.
+/// Does the [`Work`] that the argument describes as JSON.
 pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     let mut answer = Answer::default();
     match serde_json::from_str(argument)? {

@@ -22,17 +22,17 @@ pub(super) enum Verdict {
     Problem,
 }
 
-/// The cause of a problem. It decides whether the problem's remedy is a separate step, an alternative to another step,
-/// or left out.
+/// The cause of a problem. It decides whether the report advises the problem's remedy as a step of its own, as an
+/// alternative to another step, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cause {
-    /// The problem has no other cause, so its remedy is a step.
+    /// The problem has no other cause, so its remedy is a step of its own.
     Itself,
-    /// No other step helps as long as this problem exists.
+    /// As long as this problem exists, nothing else helps, so the remedies of other problems are left out.
     Nothing,
-    /// gdrdrv does not work. Dma-bufs would be enough.
+    /// gdrdrv does not work. If dma-bufs worked, gdrcopy would not need it.
     Gdrdrv,
-    /// Dma-bufs do not work. gdrdrv would be enough.
+    /// Dma-bufs do not work. If gdrdrv worked, gdrcopy would not need them.
     DmaBuf,
     /// The cause is most likely one of the other problems.
     Others,

@@ -25,7 +25,7 @@ pub(super) struct SelfTest<'a> {
 }
 
 impl SelfTest<'_> {
-    /// Tests the GPUs with these numbers, or all GPUs, and reports on each.
+    /// Tests the GPUs with these numbers, or all GPUs if no number is given, and reports on each.
     pub(super) fn report(&self, asked: &[i32], report: &mut Report) -> io::Result<()> {
         let gpus = self.gpus(asked);
         if gpus.is_empty() {

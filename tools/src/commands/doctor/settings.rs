@@ -135,8 +135,8 @@ impl Settings {
         }
     }
 
-    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy. UCX
-    /// also searches the directory that UCX_MODULE_DIR names.
+    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy,
+    /// which UCX also searches in the directory that UCX_MODULE_DIR names.
     pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
         let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);
