@@ -77,8 +77,8 @@ pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
     new_enough && gpus.iter().any(gpu_maps_dmabufs)
 }
 
-/// Returns whether this GPU supports mapping without gdrdrv. It does not check whether the driver is
-/// new enough.
+/// Returns whether this GPU supports mapping without gdrdrv. It does not check whether the driver is new
+/// enough.
 fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
     // Older drivers report only whether memory can be exported as a dma-buf, and not whether a dma-buf can be mapped.
     gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
@@ -97,7 +97,7 @@ pub(super) fn findings(
         }
     };
     let mut findings = Vec::new();
-    // If there is no GPU, no other advice helps. In WSL, CUDA can have GPUs that are not on the bus.
+    // If there is no GPU, no other advice helps. CUDA's list counts too: in WSL, GPUs need not be on the PCI bus.
     if pci::nvidia_gpus() == Some(0) && cuda.gpus.as_ref().map_or(0, Vec::len) == 0 {
         let finding = Finding::problem("hardware", "no GPU of NVIDIA in /sys/bus/pci/devices", Remedy::GpuNone);
         findings.push(finding.caused_by(Cause::Nothing));

@@ -15,7 +15,7 @@ use super::report::Finding;
 /// States which backends (gdrdrv and dma-bufs) work, and whether one of them must be used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backends {
-    /// True if the kernel module works.
+    /// True if gdrdrv, the kernel module, works.
     pub(super) gdrdrv: bool,
     /// True if CUDA maps dma-bufs of at least one GPU.
     pub(super) dmabuf: bool,
@@ -78,8 +78,8 @@ pub(super) fn more_files(errno: Errno) -> Remedy {
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,
-    /// A word in the names of the cgroups of process 1 in such a container. It can also be the value of the variable
-    /// `container`.
+    /// A word in the names of the cgroups of process 1 in such a container. It can also be the value of the
+    /// environment variable `container`.
     mark: &'static str,
     /// An environment variable and a file that show that this is such a container. They are empty if there is none.
     own: [&'static str; 2],
