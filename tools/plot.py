@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws times and bandwidths over size, from a document that a measuring tool of gdrcopy has written by --json, or from
-another document of that form. The program needs matplotlib. A document can contain a title, and its setup can name a
-driver that was used instead of gdrdrv.
+"""Plots the times of calls, and the bandwidths of copies, over their size. The input is a document that a measuring tool
+of gdrcopy has written by --json, or another document of that form. The program needs matplotlib. A document can contain
+a title, and its setup can name a driver that was used instead of gdrdrv.
 
     tools/plot.py RESULTS.json CHART.svg
 """
@@ -24,10 +24,10 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullForma
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gdrapi", "font.sans-serif": ["DejaVu Sans", "Verdana"]})
 # The first four are distinguishable with any color blindness.
 COLORS = ["#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3"]
-GRAY = "#6b6b6b"  # The color of captions, and of lines that were not measured.
+GRAY = "#6b6b6b"  # The color of captions, and of lines that were computed instead of measured.
 MARKED = 12  # A curve with fewer points than this shows a dot at each point.
 BEYOND = 3  # P0 and P99 extend the y axis by at most this factor beyond the medians.
-# Bytes per second of one lane in each generation of PCIe. The headers of packets take a part of them.
+# Bytes per second of one lane in each generation of PCIe. Copies get less, because each packet also has a header.
 LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 
@@ -59,14 +59,14 @@ def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str]
     ]
     title = f"{'emulated, not PCIe: ' if emulated else ''}gdrcopy {setup['tool']}: {', '.join(methods)}"
     limit = None
-    # Copies to cached mappings may use another link than PCIe.
+    # Copies to cached mappings may use another link than PCIe, so the bandwidth of PCIe is no limit for them.
     if link and all(library["mapping_type"] != "cached" for library in libraries):
         limit = (link_name, LANE[link["generation"]] * link["lanes"])
     return title, [fact for fact in facts if fact], limit
 
 
 def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str, limit: tuple[str, float] | None) -> None:
-    """Draws medians with bands from P0 to P99, the round trips that the first method's reads need, and a limit."""
+    """Draws medians with bands from P0 to P99, the time of the round trips that reads need, and the limit of the link."""
 
     def value(record: dict[str, Any], key: str) -> float:
         seconds = (record.get(key) or record["p50_ns"]) / 1e9
@@ -113,7 +113,7 @@ def chart(document: dict[str, Any]) -> Figure:
         names = {"method": record.get("method") or record["library"], "group": record.get("direction") or record["call"]}
         if names["method"] not in methods:
             methods.append(names["method"])
-        if names["group"] == "read" and load >= 200:  # Shorter loads come from a cache of the CPU, and are no round trips.
+        if names["group"] == "read" and load >= 200:  # Loads of less than 200 ns hit a cache of the CPU.
             # A CPU core requests 16 cache lines of 64 bytes at the same time.
             names["floor_ns"] = load * math.ceil((record.get("alignment_bytes", 0) + record["size_bytes"]) / 1024)
         if record["size_bytes"] and record.get("p50_ns"):  # Logarithmic axes have no 0.
@@ -160,7 +160,7 @@ def main() -> None:
             figure = chart(json.load(file))
         figure.savefig(svg, format="svg", metadata={"Date": None})
         with open(sys.argv[2], "w") as file:
-            file.write(" ".join(svg.getvalue().split()) + "\n")  # The file has one line, as new data change all of it anyway.
+            file.write(" ".join(svg.getvalue().split()) + "\n")  # One line, because a diff by lines would not be readable anyway.
     except OSError as error:
         sys.exit(f"plot.py: {error}")
     except (KeyError, TypeError, ValueError) as error:

@@ -46,7 +46,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes one page for the program and one per tool. The page of a tool in `LINKS` also gets the name `gdrcopy_TOOL`.
+/// Writes one page for the program and one per tool. If NVIDIA has the tool as a program `gdrcopy_TOOL`, its page also
+/// gets that name.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;
@@ -67,7 +68,7 @@ fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the completions of each shell to the directory that it searches.
+/// Writes the completions for each shell to the directory where that shell looks for them.
 fn completions(directory: &Path, command: &Command) -> Result<()> {
     let name = command.get_name();
     for (shell, file) in [

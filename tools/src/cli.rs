@@ -1,4 +1,4 @@
-//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link for a tool in `LINKS`.
+//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ Examples:
   gdrcopy copylat --json copylat.json
   gdremu -- gdrcopy copylat";
 
-/// The exit status of tools whose help has no other text for it.
+/// The text on the exit status in the help of all tools whose help has no such text of its own.
 pub const EXIT_STATUS: &str =
     "Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
 
@@ -161,7 +161,7 @@ const REMOVED: [(&str, &str); 8] = [
 
 /// Tools that were removed.
 const REMOVED_TOOLS: [&str; 3] = ["checkpoint", "suspend", "resume"];
-/// The advice for users of the removed tools. docs/troubleshooting.md gives the same advice for CRIU's messages.
+/// The advice for users of the removed tools. docs/troubleshooting.md gives it for messages of CRIU, too.
 const WITHOUT_CHECKPOINTS: &str = "call gdr_unpin_buffer and gdr_close before CRIU's dump, or run that job with the engine's \
     switch for GDRCopy off; `gdrcopy ps` lists the processes that hold pins";
 

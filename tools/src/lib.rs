@@ -10,8 +10,8 @@
 //!     system/               CPUs, files of the kernel, devices, signals, environment
 //! ```
 //!
-//! Imports point downwards. Everything goes through the C ABI, so libraries are loaded from files,
-//! and never linked. examples/generate.rs makes man pages and shell completions from `cli`.
+//! Imports point downwards. Libraries are called through the C ABI, so they are loaded from files, and never linked.
+//! examples/generate.rs makes man pages and shell completions from `cli`.
 
 pub mod cli;
 mod commands;

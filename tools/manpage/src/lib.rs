@@ -1,4 +1,4 @@
-//! Man pages of programs, from the definitions of their command lines.
+//! Writes the man pages of programs from clap's definitions of their command lines.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -15,7 +15,7 @@ pub struct Page<'a> {
     pub source: &'a str,
     /// The date of the release for the footer, in the form `2026-11-22`.
     pub date: &'a str,
-    /// The last sections, as roff.
+    /// The page's last sections, such as ENVIRONMENT, as roff.
     pub last: &'a str,
 }
 
@@ -34,7 +34,7 @@ impl Page<'_> {
         man.manual("User Commands").render(&mut page)?;
         let mut page = String::from_utf8_lossy(&page).into_owned() + self.last;
         for (text, replacement) in [
-            (".br\n\n.br\n", ".sp\n"), // which mandoc calls a mistake
+            (".br\n\n.br\n", ".sp\n"), // mandoc complains about an empty line between breaks.
             (".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"),
             (".SH EXTRA\n", ".SH NOTES\n"),
             ("\nExamples:\n", "\n.SH EXAMPLES\n"),

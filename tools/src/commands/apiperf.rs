@@ -47,7 +47,7 @@ pub(crate) struct Options {
 /// The timed calls, in order.
 const CALLS: [&str; 5] = ["pin", "map", "get_info", "unmap", "unpin"];
 
-/// Nanoseconds of each of the [`CALLS`].
+/// The time that each of the [`CALLS`] took, in nanoseconds.
 type Sample = [f64; CALLS.len()];
 
 /// The times of one call of one library, with buffers of one size.
@@ -93,7 +93,7 @@ impl Pinner {
         Ok(Pinner { connection: Connection::open(method.library)?, buffer: method.buffer, label: method.label })
     }
 
-    /// Times the calls on `size` bytes.
+    /// Times each of the [`CALLS`] once, on `size` bytes.
     fn sample(&self, size: usize, options: &SharedOptions, clock: &Clock) -> Result<Sample> {
         let connection = &self.connection;
         let mut ns = [0.0; CALLS.len()];
@@ -106,14 +106,15 @@ impl Pinner {
     }
 }
 
-/// Makes a call, and stores its nanoseconds.
+/// Makes a call, and stores the nanoseconds that it took in `ns`.
 fn timed<T, E>(clock: &Clock, ns: &mut f64, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let mut result = None;
     *ns = clock.time(|| result = Some(call()));
     result.expect("the clock calls it")
 }
 
-/// Measures all sizes, until the user interrupts. The size that is measured then still gets one sample per library.
+/// Measures all sizes. If the user interrupts, it stops after the current size, for which each library still gets at
+/// least one sample.
 fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> Result<Vec<Record<'a>>> {
     let interrupt = &session.interrupt;
     let clock = Clock::calibrate();

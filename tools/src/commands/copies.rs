@@ -178,7 +178,7 @@ pub(super) fn text(results: &Results) -> String {
     text
 }
 
-/// Returns lines that scripts search for, such as `write BW: 1234.56MB/s`. MB are MiB here.
+/// Returns lines that scripts search for, such as `write BW: 1234.56MB/s`. As in NVIDIA's copybw, MB are MiB.
 fn bandwidths(results: &Results) -> String {
     let mut text = String::new();
     let has_several = results.methods().len() > 1;

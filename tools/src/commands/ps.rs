@@ -64,7 +64,7 @@ fn text(processes: &[Process]) -> String {
                 Maker::None => "removed, replaced or unreadable",
                 maker => maker.describe(),
             };
-            // The names of files could control the terminal.
+            // Names of files can contain characters that control the terminal.
             text += &format!("  {maker}: {}\n", library.replace(char::is_control, "\u{fffd}"));
         }
     }

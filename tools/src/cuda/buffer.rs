@@ -119,7 +119,8 @@ impl DeviceBuffer {
     }
 }
 
-/// Host memory that the GPU accesses without help of the CPU. It starts on a page, and is allocated until the process ends.
+/// Host memory that the GPU accesses without help of the CPU. It starts on a page, and is allocated until the
+/// process ends.
 #[derive(Debug)]
 pub(crate) struct PinnedBuffer {
     address: NonNull<u8>,
@@ -127,7 +128,7 @@ pub(crate) struct PinnedBuffer {
 }
 
 impl PinnedBuffer {
-    /// Allocates zeroed memory. A context must be current.
+    /// Allocates zeroed memory. The calling thread must have a current CUDA context.
     pub(crate) fn alloc(len: usize) -> Result<PinnedBuffer> {
         let mut address = ptr::null_mut();
         // SAFETY: the address is written to a local variable.

@@ -1,6 +1,7 @@
-//! libcuda.so.1, loaded on demand, so that the program builds and starts anywhere.
+//! Loads libcuda.so.1 on demand, so that the program also builds and starts where there is no CUDA driver.
 //!
-//! Results are plain numbers, because a newer driver returns errors that cudarc's list does not contain.
+//! Results of the driver's functions are plain numbers and not cudarc's enum, because a newer driver can return errors
+//! that the enum does not contain.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own copies.
+//! Calls the CUDA driver for GPUs, their memory, pinned host memory, and CUDA's own copies.
 //!
 //! Imports: buffer → created → gpu → driver; survey → gpu, driver.
 

@@ -39,7 +39,7 @@ impl From<CudaError> for Failure {
     }
 }
 
-/// A GPU and its features. A feature is `None` if this driver does not know the attribute.
+/// A GPU and its features. A feature is `None` if this driver is too old to report it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Gpu {
     /// The GPU, with its address in the form of sysfs, `0000:1b:00.0`.
@@ -55,7 +55,7 @@ pub(crate) fn query() -> Cuda {
     let functions = match Functions::get() {
         Ok(functions) => functions,
         Err(error) => {
-            // The text is only the loader's message, because doctor has its own advice.
+            // The text is only the loader's message, because `gdrcopy doctor` adds its own advice.
             let failure = Failure { text: error.root_cause().to_string(), code: None };
             return Cuda { version: Err(failure.clone()), gpus: Err(failure), file: None };
         }

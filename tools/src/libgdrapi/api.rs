@@ -1,4 +1,4 @@
-//! The C interface, with types of gdrapi.h, and a table of a library's functions.
+//! The C interface of libgdrapi, with types of gdrapi.h, and a table of a library's functions.
 
 use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
 
@@ -21,7 +21,7 @@ pub(crate) struct Info {
     pub(crate) page_size: u32,
     tm_cycles: u64,
     cycles_per_ms: u32,
-    /// The value 1 means mapped, and the value 2 means write-combining.
+    /// Bit value 1 means that the pin is mapped, and bit value 2 that the mapping is write-combining.
     pub(super) flags: c_uint,
     /// Libraries before 2.4 leave 0 here.
     pub(super) mapping_type: c_uint,

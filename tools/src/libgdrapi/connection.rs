@@ -125,7 +125,7 @@ impl Connection {
         Ok((handle, va, info))
     }
 
-    /// Returns the driver's version, or `None` if the library has no such call or the call fails.
+    /// Calls `gdr_driver_get_version`. Returns `None` if the library does not have the function, or if the call fails.
     pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
         let version = self.library.api.driver_version?;
         let mut major = 0;

@@ -47,7 +47,7 @@ pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
 }
 
 impl Library {
-    /// Returns the library's release, or `None` before 2.0.
+    /// Returns the library's release, or `None` if it is older than 2.0 and cannot report it.
     pub(crate) fn version(&self) -> Option<(c_int, c_int)> {
         let version = self.api.library_version?;
         let mut major = 0;

@@ -34,13 +34,14 @@ const NEWER: &str = "libgdrcopy_trace_newer.so";
 /// Returns the value of LD_PRELOAD with the objects of `gdrcopy trace`. The objects get all calls of libgdrapi's
 /// functions, except those that a libgdrapi makes itself.
 ///
-/// If the library has functions that the objects lack, `links` is a directory for links. The program then finds these
-/// functions after the objects, by linking and by dlsym.
+/// If the library has functions that the objects lack, `links` is a directory for links. Through these, the program
+/// finds these functions in the library itself, by linking and by dlsym.
 pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString> {
     let directory = find()?;
     let mut objects = vec![directory.join(FUNCTIONS), directory.join(PLAIN_NAME)];
     if let Some(links) = links {
-        // The object `NEWER` needs `FUNCTIONS` and libgdrapi_next.so, and looks for them in its own link's directory.
+        // The object `NEWER` depends on `FUNCTIONS` and libgdrapi_next.so. The loader looks for both in the directory
+        // of the link to `NEWER`.
         symlink(directory.join(FUNCTIONS), links.join(FUNCTIONS))?;
         symlink(library, links.join("libgdrapi_next.so"))?;
         symlink(directory.join(NEWER), links.join(NEWER))?;

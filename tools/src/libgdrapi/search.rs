@@ -22,7 +22,7 @@ pub(crate) const PRELOADED_FILE: &str = "/etc/ld.so.preload";
 /// The variable with the directories that the loader searches after it has loaded the preloaded libraries.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The name by which the loader looks for the library of linked programs, and of some that call dlopen.
+/// The name by which programs that are linked with libgdrapi, and some that call dlopen, ask the loader for it.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
 
 /// The name without a version, which some programs pass to dlopen.
@@ -30,13 +30,13 @@ pub(crate) const PLAIN_NAME: &str = "libgdrapi.so";
 
 const NAMES: [&str; 2] = [SONAME, PLAIN_NAME];
 
-/// An object without functions, for LD_PRELOAD. The loader also loads libgdrapi.so from this object's directory.
+/// An object without functions, for LD_PRELOAD. It makes the loader also load libgdrapi.so from the object's directory.
 pub(crate) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
 
 /// The directories that the loader searches last.
 const DEFAULT_DIRECTORIES: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
 
-/// The name of an environment variable that only this project's library reads.
+/// The name of an environment variable that only this project's library reads, so only its file contains this text.
 const MARK_OF_OURS: &str = "GDRCOPY_ISA";
 
 /// A symbol that only NVIDIA's library exports.
@@ -49,7 +49,7 @@ const ELF: &[u8] = b"\x7fELF";
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// The reason why the loader finds the file.
+    /// The place where the loader finds the file, such as LD_LIBRARY_PATH.
     pub(crate) place: &'static str,
     pub(crate) file: PathBuf,
 }
@@ -70,7 +70,7 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     for (place, files) in places {
         for file in files {
             let is_new = candidates.iter().all(|other| real(&other.file) != real(&file));
-            // A link that leads nowhere is listed, although the loader may pass over it.
+            // A link that leads nowhere is listed so that doctor reports it, although the loader may pass over it.
             if is_new && file.symlink_metadata().is_ok() {
                 candidates.push(Candidate { place, file });
             }
@@ -200,7 +200,8 @@ pub(crate) fn preloads() -> Vec<Preload> {
     preloads
 }
 
-/// Returns the libgdrapi that a preloaded file is or, as libgdrapi-preload.so, loads from its own directory.
+/// Returns the libgdrapi that a preloaded file brings: the file itself or, for libgdrapi-preload.so, libgdrapi.so
+/// beside it.
 pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
@@ -261,7 +262,7 @@ pub(crate) fn end_of_links(file: &Path) -> (PathBuf, PathBuf) {
     (file.clone(), file.parent().unwrap_or(&file).into())
 }
 
-/// Returns the files at which the loader looks for these names, by place and in order. An empty entry of
+/// Returns the files that the loader tries for these names, grouped by place, in the loader's order. An empty entry of
 /// LD_LIBRARY_PATH is the current directory.
 fn searched(names: &[&str]) -> [(&'static str, Vec<PathBuf>); 3] {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
@@ -295,10 +296,10 @@ pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
 }
 
 fn cached(names: &[&str]) -> Vec<PathBuf> {
-    // Not every user has ldconfig on the PATH.
+    // Not every user has ldconfig on the PATH, so its usual places are tried first.
     let mut files = Vec::new();
     for ldconfig in ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"] {
-        // If errors also went to a pipe, output() would panic in a sandbox that refuses ioctl.
+        // stderr is no pipe: with two pipes, output() calls ioctl, and panics in a sandbox that refuses it.
         if let Ok(listing) = Command::new(ldconfig).arg("-p").stderr(Stdio::null()).output() {
             files.extend(String::from_utf8_lossy(&listing.stdout).lines().filter_map(|line| of_listing(line, names)));
             break;
@@ -307,7 +308,7 @@ fn cached(names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the file in a line `NAME (KIND) => FILE` for one of these names.
+/// Returns the file in a line `NAME (KIND) => FILE` of `ldconfig -p`, if the line is for one of these names.
 fn of_listing(line: &str, names: &[&str]) -> Option<PathBuf> {
     let (entry, file) = line.split_once(" => ")?;
     let (name, kind) = entry.trim_start().split_once(' ')?;

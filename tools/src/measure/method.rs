@@ -1,4 +1,4 @@
-//! A method to copy, by the functions of a library, memcpy, or CUDA's own copies.
+//! Methods to copy to and from GPU memory: the functions of a libgdrapi, memcpy on its mapping, and CUDA's own copies.
 
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
@@ -66,8 +66,8 @@ impl Method {
         }
     }
 
-    /// Waits until all earlier writes have left the CPU, so that this method does not pay for those
-    /// of another.
+    /// Waits until all earlier writes have left the CPU, so that the times of this method do not include the writes of
+    /// another method.
     pub(crate) fn drain(&self) {
         fence(Ordering::SeqCst);
         // SAFETY: the word is aligned, and lies in the mapping. Its value returns after all earlier writes, and the
@@ -92,8 +92,8 @@ impl Method {
         Times::new(times.collect())
     }
 
-    /// Makes `calls` copies, and returns how many nanoseconds all of them take. The first copy has the index `first`.
-    /// After [`BATCH`] copies, the same offsets in the buffer are used again.
+    /// Makes `calls` copies, and returns how many nanoseconds all of them take. The first copy has the index
+    /// `first`, which determines its offset in the buffer. After [`BATCH`] copies, the same offsets are used again.
     pub(crate) fn time(
         &self,
         point: &Point,

@@ -9,14 +9,14 @@ pub(crate) const LINE: usize = 64;
 /// The number of bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;
 
-/// The most space over which copies of one point are spread, so that a read does not find a cache line that an earlier
-/// read left in the CPU's buffers.
+/// The most bytes of the GPU buffer over which copies of one size are spread. They are spread so that a read does not
+/// find a cache line that an earlier read left in the CPU's buffers.
 const SPREAD: usize = 256 << 10;
 
-/// The most windows, each a range of the GPU buffer, over which copies of one point are spread.
+/// The most windows, each a range of the GPU buffer, over which copies of one size are spread.
 const MAX_WINDOWS: usize = 64;
 
-/// The size of the largest write that is timed in batches, because a store takes less time than reading the clock.
+/// The size of the largest write that is timed in batches. A small write takes less time than reading the clock.
 const LARGEST_BATCHED: usize = 4096;
 
 pub(crate) const BATCH: usize = 16;
@@ -55,7 +55,7 @@ pub(crate) struct Point {
     /// The distance of the copy's start on the device side from the start of its cache line.
     #[serde(rename = "alignment_bytes")]
     pub(crate) alignment: usize,
-    /// The number of windows of the GPU buffer among which copies take turns.
+    /// The number of windows, which are ranges of the GPU buffer, that the copies use in turn.
     #[serde(skip)]
     pub(crate) windows: usize,
     #[serde(skip)]
@@ -68,7 +68,7 @@ impl Point {
         Point { direction, size, offset, alignment: offset % LINE, windows: 1, stride: 0 }
     }
 
-    /// Returns copies of this alignment, spread over windows whose guards do not overlap.
+    /// Returns copies of this alignment, spread over windows of the GPU buffer that have [`GUARD`] bytes around them.
     pub(crate) fn spread(direction: Direction, size: usize, alignment: usize) -> Point {
         let mut point = Point::fixed(direction, size, GUARD + alignment % LINE);
         point.stride = (point.alignment + size + 2 * GUARD).next_multiple_of(LINE);
@@ -89,7 +89,7 @@ impl Point {
         }
     }
 
-    /// Returns the number of bytes that the host buffer needs. Copies start at `GUARD` in it.
+    /// Returns the number of bytes that the host buffer needs. Copies start at the offset `GUARD` in it.
     pub(crate) fn host_len(&self) -> usize {
         GUARD + self.size + GUARD
     }

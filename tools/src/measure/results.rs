@@ -1,4 +1,4 @@
-//! The results as JSON has them, and their tables.
+//! The results of measurements, in the form that the tools write as JSON, and their tables.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
@@ -19,7 +19,8 @@ pub(crate) struct Results {
     pub(crate) cold_device: bool,
     /// The times of one plain 4-byte load from the mapping.
     pub(crate) load: Times,
-    /// The records of a point are together, in the order of the methods, with the libraries first.
+    /// The records of copies of the same direction, size and alignment are together, in the order of the methods, with
+    /// the libraries first.
     pub(crate) records: Vec<Record>,
 }
 

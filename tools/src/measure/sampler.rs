@@ -1,4 +1,4 @@
-//! Verifies the copies of methods, and times them in turns.
+//! Verifies the copies of each method, such as a library or memcpy, and times them while the methods take turns.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -16,12 +16,12 @@ use crate::cuda::PinnedBuffer;
 use crate::output::Progress;
 use crate::system::interrupt::Interrupt;
 
-/// The most samples into which a given number of calls is divided.
+/// The most samples into which the calls are divided if the user gives the number of calls.
 const SAMPLES: usize = 100;
 
-/// The fewest samples if their number depends on the time.
+/// The fewest samples if the user gives the time in which to measure, instead of the number of calls.
 const MIN_SAMPLES: usize = 21;
-/// The most samples if their number depends on the time.
+/// The most samples if the user gives the time in which to measure, instead of the number of calls.
 const MAX_SAMPLES: usize = 501;
 
 /// The byte that the GPU writes to take memory out of the CPU's caches.
@@ -39,7 +39,8 @@ pub(crate) struct Sweep {
 pub(crate) enum Repetitions {
     /// This many calls, at least 1, divided into at most 100 samples.
     Calls(usize),
-    /// The number of samples that fit into this many nanoseconds, but at least 21 and at most 501. Each is a batch of calls.
+    /// The number of samples that fit into this many nanoseconds, but at least 21 and at most 501. Each sample times a
+    /// batch of calls.
     Budget(f64),
 }
 
@@ -96,8 +97,8 @@ struct Sample {
 }
 
 impl Sampler<'_> {
-    /// Measures a point, and returns a record for each method, or no record if the user interrupts before anything is
-    /// timed.
+    /// Measures copies of one direction, size and alignment. Returns a record for each method, or no record if the user
+    /// interrupts before anything is timed.
     fn measure(&mut self, methods: &[Method], point: Point, repetitions: Repetitions) -> Result<Vec<Record>> {
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
         let mut records = Vec::new();
@@ -200,7 +201,7 @@ fn calls_at_once(size: usize) -> usize {
 }
 
 impl Repetitions {
-    /// Returns the numbers of the calls of a turn.
+    /// Returns which calls, counted from 0, are made in this turn.
     fn calls_of(self, turn: usize, turns: usize, batch: usize) -> Range<usize> {
         match self {
             Repetitions::Calls(all) => all * turn / turns..all * (turn + 1) / turns,

@@ -24,7 +24,7 @@ pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memor
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The methods to measure. The libraries come first.
+    /// The methods to measure: first the libraries, and then memcpy or CUDA's own copies.
     pub(crate) methods: Vec<Method>,
     /// The GPU that the buffers are on.
     pub(crate) gpu: &'static Gpu,
@@ -49,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) gpu_driver: Option<String>,
     pub(crate) pcie: Option<Link>,
     pub(crate) cpu_model: Option<String>,
-    /// The CPU that measures, if it is pinned to one.
+    /// The CPU on which the tool measures, if it is pinned to one.
     pub(crate) cpu: Option<usize>,
     pub(crate) libraries: Vec<LibraryInfo>,
 }
@@ -134,7 +134,7 @@ impl SharedOptions {
     }
 }
 
-/// Returns a label that no method has, because results with the same label would be taken together.
+/// Returns a label that no method has, because results with the same label would count as one method's.
 fn unique_label(methods: &[Method], label: &str) -> String {
     let mut unique = label.to_owned();
     let mut number = 1;

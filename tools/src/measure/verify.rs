@@ -1,4 +1,4 @@
-//! Compares every byte of a copy, and the bytes around it, with CUDA's view.
+//! Verifies each byte of a copy, and the bytes around it, on the CPU's side and, as CUDA reads them, on the GPU's side.
 #![forbid(unsafe_code)]
 
 use anyhow::Result;
@@ -8,20 +8,20 @@ use super::method::Method;
 use super::plan::{Direction, GUARD, Point};
 use crate::cuda::PinnedBuffer;
 
-/// The contents of host memory before a read.
+/// The value of each byte of the host buffer before a read.
 const POISON: u8 = 0xee;
 
-/// The contents of the host and GPU buffers before the copies of a point, and those that they must have afterwards.
+/// The contents of the host and GPU buffers before the copies at a [`Point`], and those that they must have after.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
-    /// The host buffer before writes.
+    /// The contents of the host buffer before writes.
     source: Vec<u8>,
-    /// The GPU buffer before the copies.
+    /// The contents of the GPU buffer before the copies.
     device: Vec<u8>,
-    /// The GPU buffer after writes to all windows.
+    /// The contents that the GPU buffer must have after writes to all windows, the ranges that copies use.
     written: Vec<u8>,
-    /// Room for what CUDA reads from the GPU buffer.
+    /// The contents of the GPU buffer after the copies, as CUDA has read them.
     seen: Vec<u8>,
 }
 
@@ -42,8 +42,8 @@ impl Verifier {
         method.buffer.write(&self.device)
     }
 
-    /// Copies once to or from each of the first `windows` windows. Describes the first wrong byte, if any. It is in the
-    /// host buffer after one of the copies, or in the GPU buffer after all of them.
+    /// Copies once to or from each of the first `windows` windows, and describes the first wrong byte, if any. Checks
+    /// the host buffer after each copy, and the GPU buffer after all copies.
     pub(crate) fn check(
         &mut self,
         windows: usize,
@@ -75,7 +75,7 @@ impl Verifier {
         }
     }
 
-    /// Returns what is wrong in the whole host buffer after a copy from or to the window with this index.
+    /// Describes the first wrong byte in the whole host buffer, if any, after a copy from or to the window `index`.
     fn wrong_in_host(&self, index: usize, host: &PinnedBuffer) -> Option<String> {
         let mut expected = self.source.clone();
         if self.point.direction == Direction::Read {

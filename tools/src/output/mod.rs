@@ -71,7 +71,7 @@ pub(crate) fn check_writable(file: Option<&Path>) -> Result<()> {
     checked.with_context(|| format!("{} cannot be written", file.display()))
 }
 
-/// Returns the name that a value has in JSON.
+/// Returns the text that a value, such as a variant of an enum, has in JSON.
 pub(crate) fn name(value: impl Serialize) -> String {
     let name = serde_json::to_value(value).unwrap_or_default();
     name.as_str().unwrap_or_default().to_owned()
@@ -96,7 +96,7 @@ impl Progress {
         Progress { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())), parts: 0 }
     }
 
-    /// Names the next part.
+    /// Shows the name of the part that begins.
     pub(crate) fn begin(&self, part: String) {
         self.bar.set_message(part);
     }
@@ -122,7 +122,7 @@ pub(crate) struct Usage(pub(crate) String);
 const CLOSED_PIPE: u8 = 128 + 13;
 
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
-    // A reader such as `head` closes the pipe when it has read enough.
+    // A reader such as `head` closes the pipe when it has read enough, which is no error to report.
     if let Some(error) = error.downcast_ref::<io::Error>()
         && error.kind() == ErrorKind::BrokenPipe
     {

@@ -36,7 +36,7 @@ pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// Returns the value after `key` and a colon, in a text with such lines.
+/// Returns the value of `key` in a text with lines `KEY: VALUE`.
 pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':')).map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! The versions of the kernel module.
+//! Finds out the version of the kernel module gdrdrv, whether it is loaded, and how far its installation got.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::files;
 
 pub(crate) const NODE: &str = "/dev/gdrdrv";
 
-/// The module's answer to `GET_VERSION`.
+/// The answer of gdrdrv, the kernel module, to the ioctl `GET_VERSION`.
 #[derive(Debug)]
 pub(crate) struct Versions {
     pub(crate) module: Version,
@@ -20,7 +20,7 @@ pub(crate) struct Versions {
     pub(crate) oldest_library: Version,
 }
 
-/// The reason why the versions are unknown.
+/// The reason why gdrdrv did not report its versions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) errno: i32,
@@ -62,12 +62,12 @@ pub(crate) fn installed() -> Option<Version> {
     parse(String::from_utf8_lossy(&output.stdout).trim_end())
 }
 
-/// Returns whether a directory of a kernel's modules has the module.
+/// Returns whether a kernel's directory of modules, below /lib/modules, contains gdrdrv.
 pub(crate) fn is_built(modules: &Path) -> bool {
     files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko"))
 }
 
-/// Returns the last kernel for which the module is built.
+/// Returns the kernel for which the module is built; the one whose name sorts last, if there are several.
 pub(crate) fn built_for_other_kernel() -> Option<String> {
     let kernels = files::matching(Path::new("/lib/modules"), "");
     let other = kernels.iter().rev().find(|modules| is_built(modules))?;
@@ -82,7 +82,8 @@ pub(crate) struct FailedBuild {
     pub(crate) error: String,
 }
 
-/// Returns the last build of the module for this kernel, if it failed. `versions` are the module's directories of DKMS.
+/// Returns the last build of the module for this kernel, if it failed. `versions` are DKMS's directories for
+/// the module, one per version.
 pub(crate) fn failed_build(versions: &[PathBuf], kernel: &str) -> Option<FailedBuild> {
     for version in versions.iter().rev() {
         let log = version.join("build/make.log");
@@ -114,14 +115,14 @@ fn gdrdrv_load() -> Command {
     command
 }
 
-/// Returns the exit status of `gdrdrv-load --stale`.
+/// Returns the exit status of `gdrdrv-load --stale`, which is 0 or 3 if the module was built for another GPU driver.
 pub(crate) fn stale(kernel: &str) -> Option<i32> {
     gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
 }
 
-/// Returns the file, the number and the text of a line in modprobe's configuration that keeps the module from being loaded.
+/// Returns the file, the number and the text of a line in modprobe's configuration that keeps gdrdrv from being loaded.
 pub(crate) fn forbidding() -> Option<[String; 3]> {
-    // If errors also went to a pipe, output() would panic in a sandbox that refuses ioctl.
+    // stderr is no pipe: with two pipes, output() calls ioctl, and panics in a sandbox that refuses it.
     let output = gdrdrv_load().arg("--forbidden").stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
     let mut parts = text.splitn(3, ':').map(str::to_owned);

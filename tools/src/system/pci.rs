@@ -56,12 +56,12 @@ fn generation(speed: &str) -> Option<u32> {
     Some(index as u32 + 1)
 }
 
-/// Returns the size of BAR1, which is the largest memory range.
+/// Returns the size of a GPU's BAR1, which is the largest of its PCI memory ranges.
 pub(crate) fn bar1(address: &str) -> Option<u64> {
     largest_memory(&files::text(directory(address).join("resource"))?)
 }
 
-/// Returns the size of the largest memory range, from lines with the start, the end and the flags of ranges.
+/// Returns the size of the largest memory range. Each line of `resource` has a range's start, end and flags.
 fn largest_memory(resource: &str) -> Option<u64> {
     const MEMORY: u64 = 0x200;
     let mut largest = None;

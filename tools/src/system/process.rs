@@ -18,7 +18,7 @@ pub(crate) struct Process {
     pub(crate) uid: Option<u32>,
     /// The name of the program, without control characters.
     pub(crate) command: String,
-    /// The number of descriptors of the device that are open.
+    /// The number of open descriptors of /dev/gdrdrv.
     #[serde(rename = "open")]
     pub(crate) descriptors: usize,
     pub(crate) mappings: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Process {
     /// The files named libgdrapi* that are mapped.
     #[serde(rename = "libgdrapi")]
     pub(crate) libraries: Vec<String>,
-    /// True if the device is gdremu's.
+    /// True if the device is gdremu's stand-in for /dev/gdrdrv.
     pub(crate) emulated: bool,
 }
 
@@ -91,9 +91,9 @@ pub(crate) fn own_file(is_meant: impl Fn(&Mapping) -> bool) -> Option<String> {
     Some(mappings(&maps).find(is_meant)?.path.to_owned())
 }
 
-/// The path of gdremu's stand-in for the device contains both of these texts.
+/// The path of gdremu's stand-in for /dev/gdrdrv contains both of these texts.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
-/// The path of gdremu's file, which has GPU memory and CUDA's pinned host memory, begins with this text.
+/// The path of the file that gdremu uses as GPU memory, and as CUDA's pinned host memory, begins with this text.
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 
 fn without_deleted(path: &str) -> &str {

@@ -1,4 +1,4 @@
-//! The GPU driver, CUDA, and each GPU with its features and the size of its BAR1.
+//! Examines the GPU driver, CUDA, and each GPU with its features and the size of its BAR1.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -20,7 +20,7 @@ use crate::system::{files, pci};
 /// The first CUDA version whose dma-bufs can be mapped, 13.3.
 const DMABUF_SINCE: i32 = 13030;
 
-/// A BAR1 of fewer bytes was not resized, and has at most 256 MiB.
+/// A BAR1 with fewer bytes than this was not enlarged by Resizable BAR, without which it has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
 /// The variable by which CUDA hides GPUs from a program.
@@ -54,7 +54,7 @@ const ERRORS: [(&[i32], &str, Remedy); 13] = [
 /// that this system is set up wrong.
 const PASSING: [i32; 5] = [2, 46, 807, 808, 809];
 
-/// Returns the cause of an error of CUDA, its remedy, and whether it passes by itself.
+/// Returns the cause of an error of CUDA, its remedy, and whether the error can pass by itself.
 pub(super) fn rate_error(code: i32, gpu: i32, file: Option<&str>) -> (&'static str, Advice, bool) {
     let Some(&(_, cause, remedy)) = ERRORS.iter().find(|(codes, ..)| codes.contains(&code)) else {
         return ("CUDA does not work", Remedy::CudaError.into(), false);
@@ -77,9 +77,10 @@ pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
     new_enough && gpus.iter().any(gpu_maps_dmabufs)
 }
 
-/// Returns whether this GPU's memory can be mapped without gdrdrv, if the driver is new enough.
+/// Returns whether this GPU supports mapping without gdrdrv. It does not check whether the driver is new
+/// enough.
 fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
-    // Older drivers know only the attribute for dma-bufs in general, not the one for mapping them.
+    // Older drivers report only whether memory can be exported as a dma-buf, and not whether a dma-buf can be mapped.
     gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
 }
 
@@ -96,7 +97,7 @@ pub(super) fn findings(
         }
     };
     let mut findings = Vec::new();
-    // If there is no GPU, no other advice helps. In WSL, CUDA can have GPUs that are not on the bus.
+    // If there is no GPU, no other advice helps. CUDA's list counts too: in WSL, GPUs need not be on the PCI bus.
     if pci::nvidia_gpus() == Some(0) && cuda.gpus.as_ref().map_or(0, Vec::len) == 0 {
         let finding = Finding::problem("hardware", "no GPU of NVIDIA in /sys/bus/pci/devices", Remedy::GpuNone);
         findings.push(finding.caused_by(Cause::Nothing));
@@ -125,7 +126,7 @@ pub(super) fn findings(
     findings
 }
 
-/// Returns the parts of the driver that were passed into this container with the GPU's nodes, if CUDA is not among them.
+/// If this container got the GPU's device nodes, but not CUDA, returns the parts of the driver that it got.
 fn without_compute() -> Option<String> {
     let list = env::var(CAPABILITIES).ok()?;
     let has_compute = list.split(',').any(|part| ["compute", "all"].contains(&part.trim()));
@@ -193,7 +194,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// Returns the list of GPUs that were passed into the container, unless these are all.
+/// Returns the list of GPUs that were passed into the container, or `None` if it got all GPUs or is no container.
 fn passed_in(container: Option<&Container>) -> Option<String> {
     container?;
     let list = env::var(PASSED_IN).ok()?;
@@ -276,7 +277,7 @@ fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
     if backends.need_dmabuf() && backends.dmabuf && gpu_maps_dmabufs(gpu) {
         return Finding::warning(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Gdrdrv);
     }
-    // If there is no other GPU, no other step helps.
+    // `GpuKind` means that this computer has no other GPU to use. No other step helps then.
     let cause = if other.remedy == Remedy::GpuKind { Cause::Nothing } else { Cause::Itself };
     Finding::problem(SUBJECT, value, other.clone()).caused_by(cause)
 }
@@ -284,7 +285,7 @@ fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
 /// Returns the advice to use a GPU that supports GPUDirect RDMA: one of `visible`, one that CUDA_VISIBLE_DEVICES hides,
 /// one on the PCI bus that CUDA does not have, or one of another computer.
 fn other_gpu(visible: &[Gpu], container: Option<&Container>) -> Advice {
-    // The advice has numbers for CUDA_VISIBLE_DEVICES, which are those that GPUs have while it is not set.
+    // The advice is a value for CUDA_VISIBLE_DEVICES, with the numbers that GPUs have without the variable.
     let unhidden = if env::var_os(VISIBLE).is_some() { probe::all_gpus() } else { Vec::new() };
     let all = if unhidden.len() < visible.len() { visible } else { &unhidden };
     let mut good: Vec<_> = all.iter().collect();

@@ -1,4 +1,4 @@
-//! The names and versions of libgdrapi that engines need.
+//! The names and versions of libgdrapi that distributed engines, such as NCCL and UCX, need.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use super::report::Finding;
 use super::settings::{PLUGIN, Settings};
 use crate::libgdrapi::search::{self, PLAIN_NAME, SONAME};
 
-/// A program that loads libgdrapi.
+/// A library or program that loads libgdrapi, such as NCCL.
 #[derive(Debug, PartialEq)]
 pub(super) struct Engine {
     /// The engine's name on doctor's command line (`--for`).
     pub(super) id: &'static str,
     pub(super) name: &'static str,
-    /// The names by which the engine asks the loader for the library, one after the other.
+    /// The names by which the engine asks the loader for libgdrapi, one after the other.
     libraries: &'static [&'static str],
-    /// The variable that has the library's directory, for engines that do not leave the search to the loader.
+    /// The environment variable with libgdrapi's directory, for an engine that does not leave the search to the loader.
     directory: Option<&'static str>,
     /// The oldest releases of the library and of the kernel module that the engine accepts.
     oldest: [Version; 2],
-    /// True if the engine does not use libgdrapi when the kernel module does not work.
+    /// True if the engine does not use libgdrapi when the kernel module gdrdrv does not work.
     pub(super) module_only: bool,
     /// True if the engine uses UCX's plugin for GDRCopy. UCX needs the plugin, but NIXL also works without it.
     pub(super) has_plugin: bool,
@@ -42,7 +42,7 @@ const INFO_V2: &str = "gdr_get_info_v2";
 
 const WITH_INFO_V2: [Version; 2] = [Version::new(2, 4), ANY];
 
-/// The subject of the finding about UCX's plugin.
+/// The name that the report gives to the finding about UCX's plugin for GDRCopy.
 pub(super) const PLUGIN_SUBJECT: &str = "plugin";
 
 pub(super) static ENGINES: [Engine; 9] = [
@@ -120,7 +120,8 @@ impl Engine {
     }
 }
 
-/// Returns the finding that libgdrapi cannot be loaded by this name. If `directory` is set, DPDK looks only there.
+/// Returns the finding that libgdrapi cannot be loaded by this name. `directory` is set only for DPDK, which looks for
+/// libgdrapi nowhere else.
 fn not_loaded(name: &'static str, directory: Option<&String>, why: &Failure) -> Finding {
     if let Some(directory) = directory
         && let Some(finding) = libraries::directory_of_dpdk(directory)

@@ -1,4 +1,5 @@
-//! The container and the limit of open files of this process, which programs inherit, and the backends that work here.
+//! Examines the container and the limit of open files of this process. Programs that are started here have the same.
+//! [`Backends`] states which backends, gdrdrv and dma-bufs, work here.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -11,16 +12,16 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::remedies::Remedy::{self, *};
 use super::report::Finding;
 
-/// The backends that work, and the one that is used.
+/// States which backends (gdrdrv and dma-bufs) work, and whether one of them must be used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backends {
-    /// True if the kernel module works.
+    /// True if gdrdrv, the kernel module, works.
     pub(super) gdrdrv: bool,
     /// True if CUDA maps dma-bufs of at least one GPU.
     pub(super) dmabuf: bool,
     /// True if `GDRCOPY_USE_DMABUF_MMAP=1` is set. The library then does not try the module.
     pub(super) dmabuf_forced: bool,
-    /// True if the engine does not use libgdrapi when the kernel module does not work.
+    /// True if the engine to diagnose (`--for`) does not use libgdrapi when the kernel module does not work.
     pub(super) module_only: bool,
 }
 
@@ -49,7 +50,7 @@ fn descriptors(backends: Backends) -> Finding {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::unknown(SUBJECT, "not reported by getrlimit");
     };
-    let mut enough = 256; // Programs need descriptors for their own files.
+    let mut enough = 256; // Programs need descriptors for their own files, even if pins use none.
     let mut value = if soft == RLIM_INFINITY { "unlimited".to_owned() } else { soft.to_string() };
     if backends.need_dmabuf() && backends.dmabuf {
         enough = 1024;
@@ -64,7 +65,8 @@ fn descriptors(backends: Backends) -> Finding {
     Finding::ok(SUBJECT, value)
 }
 
-/// Returns the remedy if no more files can be opened. Root must raise the hard limit, and the system's limit (ENFILE).
+/// Returns the remedy if no more files can be opened. Only root can raise the hard limit, or the
+/// system's limit (ENFILE).
 pub(super) fn more_files(errno: Errno) -> Remedy {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if errno == Errno::EMFILE && soft < hard => OpenFiles,
@@ -76,9 +78,10 @@ pub(super) fn more_files(errno: Errno) -> Remedy {
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,
-    /// A word in the names of the first process's cgroups. It is also the value of the variable `container`.
+    /// A word in the names of the cgroups of process 1 in such a container. It can also be the value of the
+    /// environment variable `container`.
     mark: &'static str,
-    /// A variable and a file that only this kind of container has.
+    /// An environment variable and a file that show that this is such a container. They are empty if there is none.
     own: [&'static str; 2],
     pub(super) node: Remedy,
     pub(super) gpu: Remedy,

@@ -1,4 +1,4 @@
-//! The kernel module: whether it is loaded, whether this user may open it, and whether it matches the library.
+//! Examines the kernel module: whether it is loaded, whether this user may open it, and whether it matches the library.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -23,13 +23,13 @@ use crate::system::gdrdrv::{self, FailedBuild, NODE, Refusal, Versions};
 
 pub(super) struct Module {
     is_loaded: bool,
-    /// True if the module is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
+    /// True if the module is linked to nv-p2p-dummy, a stand-in for the GPU driver that cannot pin GPU memory.
     bound_to_dummy: bool,
     versions: Result<Versions, Refusal>,
 }
 
 impl Module {
-    /// Examines the module. Returns an error if doctor cannot start its child.
+    /// Examines the module, in part by a child process. Returns an error if doctor cannot start that child.
     pub(super) fn query() -> Result<Module> {
         Ok(Module {
             is_loaded: gdrdrv::is_loaded(),
@@ -67,7 +67,7 @@ impl Module {
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
-        // If the module hangs, the library hangs too, even if it does not need the module.
+        // The library tries the module first. If that hangs, so does the library, even if dma-bufs would be enough.
         let needed = backends.need_gdrdrv() || self.versions.as_ref().is_err_and(|why| why.errno == HANGS as i32);
         findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
     }
@@ -84,11 +84,11 @@ impl Module {
             let (state, advice) = self.absent();
             (format!("there is no {NODE}, and the module is {state}"), advice)
         };
-        // In a container, the advice of `absent` is not used, because it comes from files that only the host has.
+        // `absent` examines files that only the host has, so its advice is not used in a container.
         Finding::problem("device node", value, self.in_container(container).unwrap_or(advice))
     }
 
-    /// Returns the remedy that gets the device node into the container.
+    /// Returns the remedy that gets the device node into the container, or `None` outside of containers.
     fn in_container(&self, container: Option<&Container>) -> Option<Advice> {
         let on_host = if is_directory() {
             "on the host, remove the directory /dev/gdrdrv, load the module and make the node (rmdir /dev/gdrdrv && \
@@ -119,7 +119,7 @@ impl Module {
             let allowed = if gdrdrv::signed_only() { Remedy::ModuleSigned } else { Remedy::ModuleLoad };
             let version = dkms.iter().find(|version| version.join("source").exists());
             let (state, advice) = match (gdrdrv::stale(&kernel), version) {
-                // Without `dkms unbuild`, DKMS would install the old build again.
+                // The remedy begins with `dkms unbuild`, because DKMS would install its old build again otherwise.
                 (Some(0), Some(version)) => {
                     let version = version.file_name().unwrap_or_default();
                     (STALE, Remedy::ModuleStale.with("version", version.display()))
@@ -130,7 +130,7 @@ impl Module {
             };
             return (state.into(), advice);
         }
-        // A kernel without a list of its modules was removed while it ran, as by an update.
+        // If the running kernel has no list of its modules on disk, its package was removed, as by an update.
         if !modules.join("modules.dep").exists()
             && let Some(other) = gdrdrv::built_for_other_kernel()
         {
@@ -174,11 +174,11 @@ impl Module {
             (Errno::EACCES, _) if is_unmapped(node.uid()) => Remedy::NodeModeHost.into(),
             (Errno::EACCES, _) => Remedy::NodeMode.into(),
             (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
-            // Apptainer has no device cgroup of its own.
+            // A container's device cgroup refuses with EPERM. Apptainer has none, so passing the node in does not help.
             (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
             (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
             (Errno::EPERM, _) => Remedy::NodeService.into(),
-            // The number of the node belongs to no driver, or to another driver.
+            // The device number of the node belongs to no driver, or to another driver.
             (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, advice) => {
                 advice.unwrap_or(Remedy::NodeReplace.into())
             }
@@ -200,13 +200,13 @@ fn is_directory() -> bool {
     fs::symlink_metadata(NODE).is_ok_and(|node| node.is_dir())
 }
 
-/// Returns whether this process is a systemd service with PrivateDevices. Such a service has a /dev without the devices
-/// of Linux itself.
+/// Returns whether this process is a systemd service with PrivateDevices. systemd gives such a
+/// service a /dev of its own, without /dev/kmsg and without gdrdrv's node.
 fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }
 
-/// Returns the remedy for a build that failed. An old module does not compile for a new kernel.
+/// Returns the remedy for a build that failed: an update, if an old module does not compile, as for a new kernel.
 fn failed_build(failed: &FailedBuild) -> Advice {
     let is_of_source = failed.error.contains(".c:") || failed.error.contains(".h:");
     match failed.version {
@@ -228,8 +228,8 @@ fn forbidden() -> Option<Advice> {
     Some(advice.with("line", line).with("effect", effect))
 }
 
-/// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file. Linux
-/// then shows the overflow number as the owner, and not even the namespace's root may change the file's mode.
+/// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file.
+/// Linux then shows the overflow number as the owner, and not even the namespace's root may change the file's mode.
 fn is_unmapped(owner: u32) -> bool {
     let map = files::text("/proc/self/uid_map").unwrap_or_default();
     let is_initial = map.split_whitespace().eq(["0", "0", "4294967295"]);

@@ -1,4 +1,4 @@
-//! The libgdrapi that programs get, by each name that they ask for.
+//! Finds out which libgdrapi programs get, by each name with which they can ask the loader for it.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -53,14 +53,15 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 /// Loads a library in a child process. Returns its file and version, or why it cannot be loaded.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
-    // The child names the library once it is loaded. A failure after that, at the child's end, does not count here.
+    // The child reports the library once it is loaded. If the child fails after that, when it ends, the library still
+    // counts as loaded here.
     match answer.library {
         Some(library) => Ok(library),
         None => Err(answer.failure.unwrap_or_default()),
     }
 }
 
-/// Returns a text with the file, the maker and the version of a library.
+/// Returns a text with a library's file, the project that made it, and its version.
 pub(super) fn describe(library: &Loaded) -> String {
     let version = match library.release() {
         Some(version) => version.to_string(),
@@ -119,13 +120,13 @@ fn broken(name: &str) -> Option<(PathBuf, Failure)> {
     Some((dangling.file, Failure::default()))
 }
 
-/// Returns whether this is a link whose file is not there, or cannot be reached by this user.
+/// Returns whether this is a link whose target does not exist, or cannot be reached by this user.
 fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
 }
 
-/// Returns whether a file is no library. git without core.symlinks, zip and object stores leave a text with the name of
-/// the target in place of a link.
+/// Returns whether a file can be read, but is no library. For example, git without core.symlinks, zip and object stores
+/// turn a link into a text file with the name of the link's target.
 fn is_text(file: &Path) -> bool {
     file.is_file() && unread(file).is_none() && Maker::of(file) == Maker::None
 }
@@ -166,11 +167,11 @@ fn newest_beside(link: &Path) -> Option<PathBuf> {
     Some(newest.1?.file_name()?.into())
 }
 
-/// Returns the remedy for a library that ends its process, or hangs.
+/// Returns the remedy for a library whose process dies or hangs.
 pub(super) fn faulty(kind: &Kind) -> Remedy {
     match kind {
         Kind::Died(signal) if *signal == Signal::SIGKILL as i32 => Remedy::DoctorStart,
-        // The file was built for another CPU.
+        // SIGILL means that the file was built for another CPU.
         Kind::Died(signal) if *signal == Signal::SIGILL as i32 => Remedy::LibraryBuild,
         _ => Remedy::LibraryOther,
     }
@@ -205,14 +206,14 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         Kind::NotStarted => Remedy::DoctorStart,
         _ if errno == Some(Errno::EACCES) => Remedy::LibraryReadable,
         _ if errno.is_some() => Remedy::LibraryUnread,
-        // A missing C library means that the file is for another distribution.
+        // A missing C library means that the file is for another distribution, and not that a file is to be added.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
-        // The file is truncated, so that pages of it cannot be read.
+        // SIGBUS means that the file is truncated, so that pages of it cannot be read.
         Kind::Died(signal) if *signal == Signal::SIGBUS as i32 => Remedy::LibraryBuild,
         kind @ (Kind::Died(_) | Kind::Hung) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
-        // The file has gdr_open, but not all functions.
+        // The file has gdr_open, but not another function, so it is an old libgdrapi.
         _ if why.text.contains("undefined symbol: gdr_") && !why.text.ends_with("gdr_open") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
@@ -224,8 +225,8 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", reason)
 }
 
-/// Returns the findings about the libraries that the loader finds as libgdrapi.so.2 and as libgdrapi.so. They can
-/// differ, because the loader knows a loaded library by its SONAME only, and searches for any other name.
+/// Returns the findings about the libraries that the loader finds as libgdrapi.so.2 and as libgdrapi.so. These
+/// can be two different files, because the loader searches its path for each name separately.
 fn by_name() -> Vec<Finding> {
     let soname = load(SONAME);
     let plain = load(PLAIN_NAME);
@@ -253,7 +254,7 @@ fn by_name() -> Vec<Finding> {
         && search::real(&soname.file) != search::real(&plain.file)
     {
         let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-        // A link beside a preloaded library would not help, because it is not on the loader's path.
+        // A link beside a preloaded library would not help, because the loader need not search that directory.
         let mut preloads = search::preloads().into_iter();
         let advice = match preloads.find(|preload| search::real(&preload.file) == search::real(&soname.file)) {
             Some(preload) => without(&preload),
@@ -264,10 +265,10 @@ fn by_name() -> Vec<Finding> {
     findings
 }
 
-/// Returns the advice that makes a name lead to this file: to add a link or, if there is one, to add its directory to
-/// the loader's path.
+/// Returns the advice that makes a name lead to this file: to add a link or, if the link exists already, to add its
+/// directory to the loader's path.
 fn add_link(name: &str, file: &Path) -> Advice {
-    // The link belongs beside the path by which the loader found the file, before links are followed.
+    // The new link belongs in the directory where the loader found the file, which may itself be a link to elsewhere.
     let candidates = search::candidates();
     let mut as_found = file;
     if let Some(candidate) = candidates.iter().find(|other| search::real(&other.file) == search::real(file)) {
@@ -287,7 +288,7 @@ fn find_in(file: &Path) -> Advice {
     Remedy::LibraryPath.with("directory", file.parent().unwrap_or(Path::new("/")).display())
 }
 
-/// Variables that build systems, container runtimes and engines read, but the library does not.
+/// Variables that build systems, container runtimes and other software, such as DPDK, read, but the library does not.
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
@@ -324,7 +325,7 @@ fn hides_newer(preloaded: &Path) -> bool {
     [SONAME, PLAIN_NAME].iter().any(|name| newer_behind(name, &preloaded).is_some())
 }
 
-/// Returns the newest file of this name on the loader's path, if it is newer than the library.
+/// Returns the newest file with the name `name` on the loader's path, if it is newer than `library`.
 fn newer_behind(name: &str, library: &Loaded) -> Option<PathBuf> {
     let mut newest = (library.release(), None);
     for candidate in search::candidates() {
@@ -379,7 +380,7 @@ fn without(preload: &Preload) -> Advice {
 /// The variable with the directory of the libgdrapi.so that DPDK opens.
 pub(super) const DIRECTORY_OF_DPDK: &str = "GDRCOPY_PATH_L";
 
-/// Returns a problem if DPDK cannot load the library in the directory of its variable.
+/// Returns a problem if DPDK cannot load libgdrapi from `value`, the directory that DPDK's variable names.
 pub(super) fn directory_of_dpdk(value: &str) -> Option<Finding> {
     let directory = Path::new(value);
     let file = PathBuf::from(format!("{value}/{PLAIN_NAME}"));
@@ -397,7 +398,7 @@ pub(super) fn directory_of_dpdk(value: &str) -> Option<Finding> {
     Some(Finding::problem("environment", text, advice.with("name", DIRECTORY_OF_DPDK)))
 }
 
-/// Rates a variable that begins with GDRCOPY_. The library may not have such a variable.
+/// Returns the finding about a variable whose name begins with GDRCOPY_, which the library need not know.
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
     if name == DIRECTORY_OF_DPDK

@@ -78,7 +78,7 @@ pub(crate) struct Options {
     limit: u64,
 }
 
-/// Queries CUDA and the module. Returns an error if doctor cannot start its child.
+/// Queries CUDA and the module in child processes. Returns an error if doctor cannot start a child.
 fn ask() -> Result<(Result<Cuda, Failure>, Module)> {
     Ok((probe::survey()?, Module::query()?))
 }

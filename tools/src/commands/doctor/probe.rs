@@ -42,22 +42,22 @@ pub(super) const SIZE: usize = 1 << 20;
 /// The attribute of `gdr_get_attribute` that is 1 if the library maps dma-bufs.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
-/// The errno for a device node whose opening does not end. gdrdrv never returns it.
+/// The errno that stands for a device node whose opening does not end. gdrdrv itself never returns this errno.
 pub(super) const HANGS: Errno = Errno::ETIMEDOUT;
 
-/// The first argument of the child. No tool has this name.
+/// The first argument of doctor's child process, in the place of a tool's name. No tool has this name.
 pub(crate) const ARGUMENT: &str = "--doctors-child";
 
-/// The stage in which only CUDA is used.
+/// The name of the stage of the child's work in which only CUDA is used.
 const CUDA: &str = "CUDA";
 
-/// The stage in which CUDA copies what the library has mapped.
+/// The name of the stage of the child's work in which CUDA copies the memory that the library has mapped.
 const CUDA_COPY: &str = "CUDA's copy";
 
-/// The last stage, in which the child ends.
+/// The name of the last stage of the child's work, in which its process ends.
 const END: &str = "its end";
 
-/// The number of seconds that a stage of the library may last.
+/// The number of seconds that the child may spend in a stage of its work, such as a call of the library.
 pub(super) static SECONDS: AtomicU64 = AtomicU64::new(10);
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -65,9 +65,9 @@ enum Work {
     Survey,
     /// Query CUDA for all GPUs, without CUDA_VISIBLE_DEVICES.
     AllGpus,
-    /// Ask the module for its versions.
+    /// Ask gdrdrv for its versions.
     Module,
-    /// Load a library and, if there is the number of a GPU, test it there.
+    /// Load a library and, if the number of a GPU is given, test the library on that GPU.
     Library(PathBuf, Option<i32>),
 }
 
@@ -86,7 +86,7 @@ impl Loaded {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// The next stage of the child, or an empty text before the first one.
+    /// The stage that the child begins after it has written this, or an empty text before the first stage.
     stage: String,
     cuda: Option<Cuda>,
     versions: Option<Result<[u32; 2], Refusal>>,
@@ -94,7 +94,7 @@ pub(super) struct Answer {
     /// The kind of mapping that was tested.
     pub(super) mapping: String,
     pub(super) failure: Option<Failure>,
-    /// The log of the library.
+    /// The text that the child has printed, which has the library's log. It is not part of the written answer.
     #[serde(skip)]
     pub(super) log: String,
 }
@@ -109,7 +109,7 @@ pub(super) enum Kind {
     Corrupted,
     /// The process ended without a result, by this signal, or by itself (0).
     Died(i32),
-    /// A stage did not end.
+    /// A stage of the child's work did not end in time.
     Hung,
     /// doctor could not start its child.
     NotStarted,
@@ -130,7 +130,7 @@ impl Failure {
         Failure { text: text.into(), kind, in_library: false }
     }
 
-    /// Returns a problem with this remedy, or with the remedy for doctor itself if its child could not be started.
+    /// Returns a problem with this remedy, or with `DoctorStart` if doctor's child process could not be started.
     pub(super) fn finding(&self, subject: &'static str, remedy: impl Into<Advice>) -> Finding {
         let advice = if self.kind == Kind::NotStarted { Remedy::DoctorStart.into() } else { remedy.into() };
         Finding::problem(subject, &*self.text, advice)
@@ -151,7 +151,7 @@ impl From<Error> for Failure {
 
 // ---- Code that runs in doctor itself ----
 
-/// Queries CUDA. Returns an error if doctor cannot start its child.
+/// Queries CUDA in a child process. Returns an error if the child cannot be started, or is killed.
 pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     let answer = start(&Work::Survey)?;
     match (answer.cuda, answer.failure) {
@@ -170,7 +170,7 @@ pub(super) fn all_gpus() -> Vec<survey::Gpu> {
     }
 }
 
-/// Queries the versions of the module. Returns an error if doctor cannot start its child.
+/// Queries the versions of the module in a child process. Returns an error if the child cannot be started.
 pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
     let hangs = Err(Refusal { errno: HANGS as i32, opened: false });
     Ok(start(&Work::Module)?.versions.unwrap_or(hangs).map(Versions::new))
@@ -179,8 +179,8 @@ pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
 /// The libraries that hung when they were loaded, with the failure of each.
 static HANGING: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
 
-/// Loads a library by name or path and, if there is the number of a GPU, tests it there. A library whose loading has
-/// hung is not loaded again.
+/// Loads a library by name or path and, if the number of a GPU is given, tests the library on that GPU. A library whose
+/// loading has hung is not loaded again.
 pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
     let file = match library.to_str() {
         Some(name) if !name.contains('/') => search::first(name).unwrap_or(library.to_owned()),
@@ -220,8 +220,8 @@ fn start(work: &Work) -> Result<Answer> {
     if *work == Work::AllGpus {
         command.env_remove("CUDA_VISIBLE_DEVICES");
     }
-    // Libraries and preloaded profilers print to stdout and stderr. Nothing else writes to stdin, so it takes the
-    // answers.
+    // Libraries and preloaded profilers print to stdout and stderr. Nothing else writes to stdin, so the child
+    // writes its answers there.
     command.stdin(out.try_clone()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
     let end = wait(command.spawn().context("starting a process")?, &out)?;
     let mut answer = last_answer(&out)?;
@@ -247,8 +247,8 @@ fn in_memory(name: &str) -> Result<File> {
 /// The time after which doctor says that it is waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for the end of the child. If a stage lasts too long, it kills the child and returns `None`. A child that hangs
-/// inside the kernel does not end even if it is killed.
+/// Waits for the end of the child. If a stage lasts too long, it kills the child and returns `None`. It does not wait
+/// for a killed child, because one that hangs inside the kernel does not end even then.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     let mut start = Instant::now();
     let mut written = 0;
@@ -282,14 +282,14 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// Returns the last whole answer of the child.
+/// Returns the last answer that the child has written completely.
 fn last_answer(out: &File) -> io::Result<Answer> {
     let text = read(out)?;
     let mut answers = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     Ok(answers.next().unwrap_or_default())
 }
 
-/// Returns the content of a file. The child's position in the file does not change.
+/// Returns the content of a file. It does not move the position in the file, at which the child writes.
 fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
     let len = file.read_at(&mut bytes, 0)?;
@@ -299,7 +299,7 @@ fn read(file: &File) -> io::Result<String> {
 // ---- Code that runs in doctor's child process ----
 
 impl Answer {
-    /// Writes the answer with the next stage to stdin, which is a file.
+    /// Writes the answer, with the stage that begins now, to stdin, which is a file that doctor reads.
     fn next(&mut self, stage: &str) -> Result<()> {
         self.stage = stage.into();
         let line = format!("{}\n", serde_json::to_string(self)?);
@@ -308,7 +308,7 @@ impl Answer {
     }
 }
 
-/// Does the work that the argument describes.
+/// Does the [`Work`] that the argument describes as JSON.
 pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     let mut answer = Answer::default();
     match serde_json::from_str(argument)? {

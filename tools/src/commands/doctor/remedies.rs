@@ -1,4 +1,4 @@
-//! The remedies of doctor, by identifier. A test runs each one, or says why it cannot.
+//! The remedies that doctor advises, by identifier. A test carries each one out, or states why it cannot.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
@@ -178,7 +178,7 @@ remedies! {
     EngineModule "{engine} needs gdrdrv {oldest}: update the module (package gdrdrv-dkms)";
 }
 
-/// A remedy with its words filled in.
+/// A remedy, with values in place of the words in braces, such as `{file}`, in its text and commands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Advice {
     pub(crate) remedy: Remedy,
@@ -195,7 +195,7 @@ impl From<Remedy> for Advice {
 }
 
 impl Remedy {
-    /// Returns the identifier, as JSON has it.
+    /// Returns the identifier in the form that JSON output has, such as `module-load`.
     pub(crate) fn name(self) -> String {
         serde_json::to_value(self).unwrap_or_default().as_str().unwrap_or_default().to_owned()
     }
@@ -206,7 +206,7 @@ impl Remedy {
 }
 
 impl Advice {
-    /// Fills in a word. In commands, the value is quoted for the shell.
+    /// Replaces a word in braces with its value. In commands, the value is quoted for the shell.
     pub(crate) fn with(mut self, word: &str, value: impl Display) -> Advice {
         let word = format!("{{{word}}}");
         let value = value.to_string();

@@ -1,5 +1,5 @@
-//! The report of doctor. It is printed section by section as the findings become known, with the steps at the end, or
-//! at once as JSON.
+//! The report of doctor. It is printed section by section as the findings become known, with the steps to take at
+//! the end, or at once as JSON.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -22,17 +22,17 @@ pub(super) enum Verdict {
     Problem,
 }
 
-/// The cause of a problem. It decides whether the problem's remedy is a separate step, an alternative to another step,
-/// or left out.
+/// The cause of a problem. It decides whether the report advises the problem's remedy as a step of its own, as an
+/// alternative to another step, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cause {
-    /// The problem has no other cause, so its remedy is a step.
+    /// The problem has no other cause, so its remedy is a step of its own.
     Itself,
-    /// No other step helps as long as this problem exists.
+    /// As long as this problem exists, nothing else helps, so the remedies of other problems are left out.
     Nothing,
-    /// gdrdrv does not work. Dma-bufs would be enough.
+    /// gdrdrv does not work. If dma-bufs worked, gdrcopy would not need it.
     Gdrdrv,
-    /// Dma-bufs do not work. gdrdrv would be enough.
+    /// Dma-bufs do not work. If gdrdrv worked, gdrcopy would not need them.
     DmaBuf,
     /// The cause is most likely one of the other problems.
     Others,
@@ -43,7 +43,7 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// The remedy of a warning or problem. Warnings and problems also have an advice.
+    /// The identifier of the remedy for a warning or problem. `advice` has the remedy's text.
     pub(super) remedy: Option<Remedy>,
     #[serde(skip)]
     advice: Option<Advice>,
@@ -188,7 +188,7 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     if steps.is_empty() {
         steps = chosen(problems, &[Cause::Others]);
     }
-    // The remedies for the backend that is not used come last.
+    // Warnings about a backend (gdrdrv or dma-bufs) come last, because the other backend works.
     let mut others = chosen(warnings, &[Cause::Itself]);
     others.extend(chosen(warnings, &[Cause::Gdrdrv, Cause::DmaBuf]));
     for step in others {

@@ -15,7 +15,7 @@ use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, Report};
 use crate::cuda::survey::Cuda;
 
-/// The library to test, and other things that may be at fault.
+/// The library to test, and what doctor knows of other possible causes of a failure.
 pub(super) struct SelfTest<'a> {
     pub(super) library: PathBuf,
     pub(super) cuda: Option<&'a Cuda>,
@@ -25,7 +25,7 @@ pub(super) struct SelfTest<'a> {
 }
 
 impl SelfTest<'_> {
-    /// Tests the GPUs with these numbers, or all GPUs, and reports on each.
+    /// Tests the GPUs with these numbers, or all GPUs if no number is given, and reports on each.
     pub(super) fn report(&self, asked: &[i32], report: &mut Report) -> io::Result<()> {
         let gpus = self.gpus(asked);
         if gpus.is_empty() {

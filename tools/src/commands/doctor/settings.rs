@@ -1,4 +1,4 @@
-//! The variables that keep engines from using libgdrapi, in the environment and in the engines' configuration files.
+//! The variables that keep engines such as NCCL from using libgdrapi, in the environment and in configuration files.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ enum Rule {
     Transports,
     /// A list of UCX's plugins that contains both cuda and gdrcopy.
     Modules,
-    /// A directory of plugins, which UCX searches besides its own.
+    /// A directory, searched by UCX besides its own directory of plugins, that contains UCX's plugin for GDRCopy.
     Plugins,
     /// A list that contains one of these names, or a list after ^ that excludes names, but not all of these.
     OneOf(&'static [&'static str]),
@@ -58,7 +58,7 @@ const LIBUCS: &str = "libucs.so.0";
 /// UCX's plugin for GDRCopy. UCX appends the suffix that the file of libucs has, such as `.0`.
 pub(super) const PLUGIN: &str = "libuct_cuda_gdrcopy.so";
 
-/// Returns UCX's plugin in a directory.
+/// Returns UCX's plugin for GDRCopy in a directory, if it is there.
 fn plugin_in(directory: &Path) -> Option<PathBuf> {
     let files = ["", ".0"].map(|suffix| directory.join(format!("{PLUGIN}{suffix}")));
     files.into_iter().find(|file| file.exists())
@@ -100,7 +100,7 @@ fn leaves_one(list: &str, names: &[&str]) -> bool {
     names.iter().any(|name| listed.contains(name) != excluded.is_some())
 }
 
-/// Variables, and the configuration files that set those that are not in the environment.
+/// The variables in the environment and in configuration files. `files` has the file of each variable from a file.
 pub(super) struct Settings {
     pub(super) environment: Environment,
     files: BTreeMap<String, PathBuf>,
@@ -119,7 +119,7 @@ impl Settings {
         }
         for file in files_of_ucx(&settings.environment) {
             let text = files::lossy(&file);
-            // The last assignment in a file counts.
+            // In a file of UCX, the last assignment to a variable counts, but `add` keeps the first that it gets.
             settings.add("UCX_", &file, assignments(&text).into_iter().rev());
         }
         settings
@@ -135,8 +135,8 @@ impl Settings {
         }
     }
 
-    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy. UCX
-    /// also searches the directory that UCX_MODULE_DIR names.
+    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy,
+    /// which UCX also searches in the directory that UCX_MODULE_DIR names.
     pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
         let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);
@@ -156,7 +156,7 @@ impl Settings {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            // Variables with other rules are shown only if they are set, because unset they do not disable GDRCopy.
+            // Variables with other rules than these two are shown only if set, because unset they disable nothing.
             let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));
@@ -183,7 +183,7 @@ impl Settings {
         }
         let text = format!("{text}: {part} does without libgdrapi");
         let (remedy, or) = match (value, file) {
-            // The variable does not matter on systems that do not run NCCL.
+            // This is NCCL's variable, which does not matter on systems that do not run NCCL.
             (None, _) if !needed => {
                 return Finding::unknown(name, format!("{text}, unless it is 1; only if this is for NCCL"));
             }
@@ -227,8 +227,8 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the assignments in a file of UCX (INI syntax) before its first section. Sections are for single types of
-/// CPUs.
+/// Returns the assignments in a file of UCX (INI syntax) before its first section. Each section is only for
+/// certain types of CPUs.
 fn assignments(text: &str) -> Vec<(&str, &str)> {
     let mut assignments = Vec::new();
     for line in text.lines().map(str::trim).take_while(|line| !line.starts_with('[')) {

@@ -8,9 +8,9 @@ use super::options::{Exchange, Place};
 use crate::cuda::{DeviceBuffer, GPU_PAGE, Gpu, Memory, PinnedBuffer};
 use crate::measure::method::Method;
 
-/// The offset of the CPU's flag. Offsets are the same in GPU memory and in host memory.
+/// The offset of the flag that the CPU sets and the GPU polls. Offsets are the same in GPU memory and in host memory.
 const REQUEST: usize = 0;
-/// The offset of the GPU's flag.
+/// The offset of the flag that the GPU sets and the CPU polls.
 const ANSWER: usize = 4096;
 /// The offset of the word that stops the GPU kernel.
 const STOP: usize = 8192;
@@ -57,7 +57,7 @@ impl<'a> Buffers<'a> {
 
     // ---- The CPU's side ----
 
-    /// Requests this round from the GPU, after all earlier writes.
+    /// Sets the flag that the GPU polls to the number of this round, after all earlier writes.
     pub(super) fn request(&self, round: u32) -> Result<()> {
         match self.exchange.gpu_flag {
             Place::GpuMem => self.method.mapped.write(REQUEST, &round.to_ne_bytes())?,
@@ -118,7 +118,8 @@ impl<'a> Buffers<'a> {
         self.word(STOP).store(1, Ordering::Release);
     }
 
-    /// Returns the number of words of data that the GPU kernel found wrong. The GPU kernel must not be running.
+    /// Returns the number of words of data that the GPU kernel found wrong, which is the second of its two 32-bit
+    /// counters. The GPU kernel must not be running.
     pub(super) fn wrong_on_gpu(&self) -> Result<u64> {
         let mut counters = [0; 8];
         self.counters.read(&mut counters)?;

@@ -1,4 +1,4 @@
-//! The GPU's side: a GPU kernel that answers all rounds, unless it is stopped.
+//! The GPU's side of the ping-pong: a GPU kernel that answers all rounds, unless it is stopped.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -75,7 +75,7 @@ impl GpuKernel {
         let addresses = buffers.addresses();
         let [words, last_mask] = buffers.words();
         let numbers = [words, last_mask, rounds, options.exchange.mode as u32];
-        // The parameters of kernel.ptx, in order.
+        // These point to the parameters of the GPU kernel, in the order that kernel.ptx declares.
         let mut parameters: Vec<*mut c_void> = Vec::new();
         for address in &addresses {
             parameters.push(ptr::from_ref(address).cast_mut().cast());
@@ -120,7 +120,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.buffers.stop();
-        // Errors were already reported where they were noticed.
+        // Errors are ignored, because this cannot return them. `check` and `finish` return those of the GPU kernel.
         let _ = self.kernel.gpu.synchronize();
     }
 }

@@ -1,4 +1,4 @@
-//! The CPU's side, which runs the rounds and times them.
+//! The CPU's side of the ping-pong, which runs the rounds and times them.
 #![forbid(unsafe_code)]
 
 use std::thread;
@@ -31,7 +31,7 @@ const TURNS: usize = 10;
 /// The number of untimed rounds at the beginning of each turn, while the GPU kernel is starting.
 const WARMUP: u32 = 10;
 
-/// The number of polls after which the CPU reads the clock.
+/// The number of times that the CPU polls the GPU's answer between two readings of the clock.
 const POLLS: u32 = 1024;
 
 /// The time between two checks for a failed GPU kernel and for Ctrl-C.

@@ -1,4 +1,4 @@
-//! The functions of libgdrapi that are traced, and others that a library has.
+//! The functions of libgdrapi that `gdrcopy trace` traces, and the functions of a library that it does not trace.
 #![forbid(unsafe_code)]
 
 use std::fs::File;

@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let path = directory.path();
-    // The preloaded object appends the names of its files to the path.
+    // The preloaded object appends the names of its files to the path, in a buffer of 512 bytes.
     ensure!(path.as_os_str().len() <= 400, "{}: set TMPDIR to a shorter path", path.display());
     let library = preload::library(options.lib.as_deref())?;
     let mut command = Command::new(&options.program[0]);
@@ -124,7 +124,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Registers the signals that this process forwards to the program, and SIGCHLD. It must be called before the program
 /// starts, so that the end of the program is noticed.
 fn forwarded_signals() -> io::Result<SignalsInfo<WithRawSiginfo>> {
-    // In the program, exec would reset handlers to the default, so signals that nohup ignores get none.
+    // Signals that are ignored, as under nohup, get no handler. Else exec would reset them to the default action, and
+    // the program would not ignore them.
     let mut signals = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
     signals.push(SIGCHLD);
     SignalsInfo::new(signals)
@@ -139,8 +140,8 @@ fn wait_for(mut child: Child, signals: &mut SignalsInfo<WithRawSiginfo>) -> Resu
         }
         match (signal.si_signo, signal.si_code) {
             (SIGCHLD, _) => {}
-            // The terminal also sends these to the program. Signals from a terminal have a positive code, as all
-            // signals that Linux itself sends.
+            // The terminal has sent these to the program too, so they are not forwarded. All signals that Linux itself
+            // sends, as for a terminal, have a positive code.
             (SIGINT | SIGQUIT, 1..) => {}
             (signal, _) => drop(kill(pid, Signal::try_from(signal)?)),
         }

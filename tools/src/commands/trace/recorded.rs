@@ -1,5 +1,5 @@
-//! The files that tools/trace/trace.c leaves in the directory of a run: for each process one with its counts, and lists
-//! of the objects that it had loaded.
+//! Reads the files that the preloaded tools/trace/trace.c leaves in a directory: for each process, one file with its
+//! counts, and lists of the objects that it had loaded.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// The number of parts of the counters. Each part is for one thread, and the last part is for all other threads.
+/// The number of parts of a process's counters. The first 32 threads have one part each, and the last part is for all
+/// other threads.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;
 
-/// A kind of records: where they start in the file, the number of words of each, and the number of records.
+/// A kind of record in a process's file of counts: at which word the records start, how many 64-bit words each has, and
+/// how many records there are.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
     start: usize,
@@ -30,7 +32,8 @@ pub(crate) const PINS: Subject = SITES.followed_by(8, 512);
 pub(crate) const COPIES: Subject = PINS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// The number of words in a file: the words of all records, rounded up to whole pages.
+/// The number of 64-bit words in a process's file of counts: those of all records, rounded up to whole
+/// pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
@@ -39,7 +42,7 @@ impl Subject {
     }
 }
 
-/// The file of a process that called libgdrapi.
+/// The file of counts of a process that called libgdrapi.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     words: Vec<u64>,
@@ -47,7 +50,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Returns the first `N` words of a record.
+    /// Returns the first `N` words of the record with this number.
     pub(crate) fn record<const N: usize>(&self, subject: Subject, number: usize) -> [u64; N] {
         let start = subject.start + number * subject.words;
         std::array::from_fn(|word| self.words[start + word])
@@ -59,8 +62,8 @@ impl Recorded {
         self.record(PROCESS, 0)
     }
 
-    /// Returns the name of the place in the code at this address. It searches the list of objects that was made for
-    /// this site, or all lists if `site` is `None`.
+    /// Returns the name of the place in the code at this address. It searches the list of loaded objects that was
+    /// made for the record `site` of [`SITES`], or all lists if `site` is `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,
@@ -92,22 +95,22 @@ impl Recorded {
     }
 }
 
-/// Adds up, word by word, the records of all processes that have this subject and these numbers.
+/// Adds up, word by word, the records of all processes that are of this kind and have these numbers.
 pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterator<Item = usize> + Clone) -> [u64; N] {
     let mut sums = [0u64; N];
     for process in all {
         for number in at.clone() {
             let record: [u64; N] = process.record(of, number);
             for word in 0..N {
-                sums[word] = sums[word].wrapping_add(record[word]); // Sums of addresses and versions may overflow.
+                sums[word] = sums[word].wrapping_add(record[word]); // Unused sums, of addresses, may overflow.
             }
         }
     }
     sums
 }
 
-/// Returns the processes that called libgdrapi, or only this one, in the order of their first calls. Also returns the
-/// number of processes that could not be recorded, because there was no room for their files.
+/// Returns the processes that called libgdrapi, or only the process `only`, in the order of their first calls. Also
+/// returns the number of processes that could not be recorded, because there was no room for their files.
 pub(crate) fn read_all(directory: &Path, only: Option<u32>) -> io::Result<(Vec<Recorded>, usize)> {
     let prefix = only.map(|pid| format!("{pid}-")).unwrap_or_default();
     let mut recorded = Vec::new();

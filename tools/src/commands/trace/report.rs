@@ -24,7 +24,7 @@ pub(crate) struct Run {
     /// The number of the signal that ended the program.
     pub(crate) signal: Option<i32>,
     pub(crate) ns_per_tick: f64,
-    /// The library to which calls are forwarded.
+    /// The libgdrapi to which the preloaded object forwards the program's calls.
     pub(crate) library: PathBuf,
     /// The functions of the library that are not traced.
     pub(crate) not_traced: Vec<String>,
@@ -60,7 +60,7 @@ impl Run {
     }
 
     /// Returns the report of one process. `later` has the processes that began after it. If one of them has the same
-    /// number, this program has ended by exec, and not by the signal.
+    /// number, this process has started another program by exec, and the signal ended that program.
     fn process(&self, one: &Recorded, later: &[Recorded]) -> Value {
         let [pid, parent, start, ..] = one.process();
         let mut signal = Value::Null;
@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A record can contain any values, because the program can overwrite it.
+    /// The recorded counts can have any values, because they are in memory that the traced program can overwrite.
     #[test]
     fn any_record_gives_a_report() {
         let directory = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use crate::system::process;
 /// Returns an address in the code as `FUNCTION+0x1 (FILE)`, or as `FILE+0x1` with the offset in the file. `maps` is a
 /// text of `/proc/PID/maps`. Returns `None` if the code is not in it.
 pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
-    // The call is before the address to which it returns.
+    // `caller` is the address to which the call returns. The call itself is before that address.
     let call = caller.saturating_sub(1);
     for object in process::mappings(maps) {
         let path = Path::new(object.path);

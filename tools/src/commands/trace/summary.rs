@@ -38,7 +38,7 @@ pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64) -> Value {
         "pins_left_out": pins_left_out,
         "left": {
             "pins": left_pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes,
-            "incomplete": unknown_pins > 0, // The process had too many pins at a time.
+            "incomplete": unknown_pins > 0, // It had more pins than trace.c can record.
         },
         "misuse": misuse,
         "misuse_left_out": misuse_left_out,
@@ -116,7 +116,8 @@ fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     rows
 }
 
-/// Returns the number of copies. The sum may overflow, because a program can overwrite its record.
+/// Returns the number of copies, which is the sum of `times`. The sum may overflow, because the traced program can
+/// overwrite the counts.
 pub(crate) fn total(times: &[u64; TIMES]) -> u64 {
     times.iter().fold(0, |total, count| total.saturating_add(*count))
 }
@@ -141,11 +142,12 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-/// The number of the record for all places in the code that have no record of their own. Records of misuse follow it.
+/// The number of the record in [`SITES`] that counts the pins by all places in the code without a record of their own.
+/// The records of misuse follow it.
 const OTHERS: usize = SITES.records / 2 - 1;
 
-/// Adds rows for pins by the same code, and for misuse. Adds to `left` the pins, pinned bytes, mappings and mapped
-/// bytes that are left at the end.
+/// Adds a row for each place in the code that pinned, and for each misuse. Adds to `left` the pins, pinned bytes,
+/// mappings and mapped bytes that are left at the end.
 fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value>, left: &mut [u64; 4]) {
     let mut left_of_site = [[0; 2]; SITES.records];
     for number in 0..PINS.records {

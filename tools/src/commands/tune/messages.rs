@@ -1,4 +1,4 @@
-//! Pairs of UCX's `ucx_perftest`, which send messages to each other.
+//! Runs pairs of processes of UCX's `ucx_perftest`, which send messages to each other and time them.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -19,12 +19,13 @@ use crate::measure::session::Setup;
 use crate::output::Progress;
 use crate::system::cpu;
 
-/// The sizes of messages. The last one is not a possible threshold. It shows how rendezvous works for larger messages.
+/// The sizes of messages in bytes. The last one is no candidate for the threshold from which UCX uses rendezvous. It
+/// only shows how long large messages take.
 const SIZES: [usize; 10] = [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20];
 const MESSAGES: usize = 500;
 const ROUNDS: usize = 3;
 
-/// The name of the route between host memory and host memory.
+/// The name of the [`Route`] on which messages go from host memory to host memory.
 pub(super) const HOST: &str = "host";
 
 /// Sizes of messages, and their times in nanoseconds.
@@ -56,12 +57,12 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Returns no times, and the reason.
+    /// Returns a result without times, and with the reason as a note.
     pub(super) fn nothing(note: String) -> Measured {
         Measured { messages: Vec::new(), notes: vec![note] }
     }
 
-    /// Adds the times of a pair to the rows of its route.
+    /// Adds the times that a pair has measured to the messages of its route.
     fn add(&mut self, route: &str, mode: Mode, times: &Times) {
         for row in &mut self.messages {
             for &(size, ns) in times {
@@ -123,7 +124,7 @@ impl Pairs<'_> {
     }
 
     /// Runs a pair. Returns the times that it has measured and, if sizes are missing, the reason. Only errors of tune
-    /// itself are returned as `Err`.
+    /// itself, and Ctrl-C, are returned as `Err`.
     fn pair(&self, route: &Route, settings: &[Setting]) -> Result<(Times, Option<String>)> {
         let mut list = tempfile::NamedTempFile::new()?;
         let mut tests = String::new();
@@ -153,7 +154,7 @@ impl Pairs<'_> {
         Ok((times, failure))
     }
 
-    /// Runs a pair, and adds the output of its client.
+    /// Runs a pair, and adds what its client prints to `output`.
     fn run(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit, output: &mut String) -> Result<()> {
         let (mut server, port) = self.server(route, settings, tests, limit)?;
         let mut client = self.start(1, route, settings, tests, port)?;
@@ -161,7 +162,7 @@ impl Pairs<'_> {
         output.push_str(&client.output());
         let status = waited?;
         ensure!(status.success(), "ucx_perftest: {status}: {}", ucx::last_words(output));
-        // The server ends with its client.
+        // The server ends by itself when its client ends.
         let status = server.wait(limit)?;
         ensure!(status.success(), "server of ucx_perftest: {status}: {}", ucx::last_words(&server.output()));
         Ok(())
@@ -211,7 +212,8 @@ fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
     }
 }
 
-/// Returns the routes: first that of host memory, then that of one GPU's memory, then that between two GPUs.
+/// Returns the routes of messages: within host memory, within the memory of one GPU and, if there is a second GPU,
+/// between the two GPUs.
 fn routes(setup: &Setup) -> Vec<Route> {
     let count = setup.gpus.len();
     let gpu = usize::try_from(setup.gpu).unwrap_or(0);
@@ -247,7 +249,7 @@ fn visible_from(first: usize, count: usize) -> String {
 
 /// Returns whether a process listens on this port, at any address.
 fn listens(port: u16) -> bool {
-    // A line has the local address, the remote address, and the state, which is 0A for LISTEN.
+    // After its number, a line has the local address, the remote address, and the state, which is 0A for LISTEN.
     let port = format!(":{port:04X}");
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in fs::read_to_string(file).unwrap_or_default().lines() {
@@ -260,7 +262,7 @@ fn listens(port: u16) -> bool {
     false
 }
 
-/// Returns the size and the nanoseconds in a line SIZE,MESSAGES,MICROSECONDS,…
+/// Returns the size and the nanoseconds in a line of ucx_perftest's output, SIZE,MESSAGES,MICROSECONDS,…
 fn time(line: &str) -> Option<(usize, f64)> {
     let words: Vec<_> = line.split(',').collect();
     let [size, _, microseconds, ..] = words[..] else {

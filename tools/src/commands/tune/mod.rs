@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let cpus = options.shared.cpu.as_ref().map(|cpus| cpus.two(&allowed));
     let interrupt = session.interrupt.clone();
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
-    // This unpins the memory, because UCX needs BAR1, too.
+    // The end of the session unpins its memory, which makes room in BAR1 for UCX.
     drop(session);
     let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =

@@ -1,4 +1,4 @@
-//! The measurements and settings, as a shell fragment and JSON.
+//! The report of `gdrcopy tune`, with its measurements and settings, as a shell fragment and as JSON.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub(super) struct Advice<'a> {
     put: Model,
     get: Model,
     settings: Vec<Setting>,
-    /// The reasons why there are not more settings.
+    /// The reasons why settings are missing.
     notes: Vec<String>,
     messages: Vec<Messages>,
 }

@@ -1,4 +1,5 @@
-//! Computes UCX's model of the mapping from measured copies, and environment variables of UCX and NCCL.
+//! Computes the latency and bandwidth by which UCX models copies through the mapping, and the environment variables of
+//! UCX and NCCL.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
@@ -11,12 +12,12 @@ pub(super) const BANDWIDTH: &str = "UCX_GDR_COPY_BW";
 pub(super) const LATENCY: &str = "UCX_GDR_COPY_LAT";
 pub(super) const THRESHOLD: &str = "UCX_RNDV_THRESH";
 
-/// The smaller of the two sizes whose times define the models.
+/// The smaller of the two sizes of copies from whose times the latency and the bandwidth are computed.
 const SMALLEST: usize = 8;
-/// The larger of the two sizes whose times define the models.
+/// The larger of the two sizes of copies from whose times the latency and the bandwidth are computed.
 const LARGEST: usize = 65536;
 
-/// Returns the points to measure: both sizes in both directions.
+/// Returns the copies to measure: both sizes in both directions.
 pub(super) fn points() -> Vec<Point> {
     let mut points = Vec::new();
     for direction in Direction::BOTH {
@@ -33,7 +34,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the model of the measured copies.
+    /// Computes the model from the measured copies in this direction.
     pub(super) fn of(results: &Results, direction: Direction) -> Result<Model> {
         let mut medians = Vec::new();
         for record in &results.records {
@@ -53,7 +54,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns the line through the times of the smallest and the largest copy.
+    /// Returns the model with the time of the smallest copy as its latency, and a bandwidth computed from both times.
+    /// It is `None` if the largest copy takes no longer than the smallest.
     fn through(smallest_ns: f64, largest_ns: f64) -> Option<Model> {
         let mib_per_s = mib_per_second(LARGEST - SMALLEST, largest_ns - smallest_ns)?;
         Some(Model { latency_ns: smallest_ns, mib_per_s })
@@ -68,8 +70,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Returns the settings of UCX's model of the mapping. UCX's `MBs` are MiB per second. A list of keys begins with
-    /// the default for the keys that it leaves out.
+    /// Returns the settings that give UCX the measured latency and bandwidth of copies. UCX's `MBs` are MiB per second.
+    /// The first value of the bandwidth, which is 0, is for all kinds of copies that the list does not name.
     pub(super) fn model(put: Model, get: Model) -> Vec<Setting> {
         vec![
             Setting {
@@ -99,7 +101,7 @@ impl Setting {
         Setting { name: "NCCL_GDRCOPY_ENABLE", value: "1".into(), purpose: "NCCL: use libgdrapi; the default is 0" }
     }
 
-    /// Returns a paragraph of a shell fragment.
+    /// Returns the paragraph of a shell fragment that sets the variable.
     pub(super) fn text(&self) -> String {
         let Setting { name, value, purpose } = self;
         format!("\n# {purpose}\n{name}={value}\n")

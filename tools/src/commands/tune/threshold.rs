@@ -1,15 +1,15 @@
-//! The times of messages, and the choice of settings with which no measured message gets slower.
+//! The times of UCX's messages, and the choice of UCX's settings with which no measured message gets slower.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
 
-/// The method by which UCX sends messages.
+/// The settings with which UCX sends the messages that are timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
-    /// UCX chooses between eager and rendezvous by its built-in numbers.
+    /// UCX chooses between eager and rendezvous by its built-in latency and bandwidth.
     Default,
-    /// UCX chooses by the measured model of the mapping. Host memory is not measured in this mode, because the model
-    /// does not concern it.
+    /// UCX chooses by the model of the mapping, its measured latency and bandwidth. Host memory is not measured in this
+    /// mode, because the model does not concern it.
     Model,
     /// UCX has the measured model, and a threshold with which it sends messages of all sizes eagerly.
     Eager,
@@ -21,12 +21,12 @@ impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Default, Mode::Model, Mode::Eager, Mode::Rendezvous];
 }
 
-/// The times of messages of one size on one route.
+/// The times of messages of one size on one route, such as within the memory of one GPU.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Messages {
     pub(super) route: String,
     pub(super) size_bytes: usize,
-    /// The P50 of each run, in nanoseconds, by mode.
+    /// The median time of a message in each run, in nanoseconds, by mode.
     pub(super) runs_ns: [Vec<f64>; Mode::ALL.len()],
 }
 
@@ -51,7 +51,7 @@ impl Messages {
     }
 
     /// Returns whether all runs of a mode take over 5 % more than the median of another mode. One slow run can be
-    /// chance. A mode that was not measured is slower than a mode that was.
+    /// chance. A mode that was not measured counts as slower than one that was.
     fn is_slower(&self, mode: Mode, than: Mode) -> bool {
         let Some(other) = self.median(than) else {
             return false;
@@ -60,10 +60,10 @@ impl Messages {
     }
 }
 
-/// The ratio of two times above which the first is slower.
+/// The ratio of two times above which the first counts as slower.
 const SLOWER: f64 = 1.05;
 
-/// The settings that the measured times allow.
+/// The settings to use, according to the measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) enum Choice {
     /// The measured model of the mapping, and rendezvous for messages of this size and more.
@@ -74,14 +74,14 @@ pub(super) enum Choice {
     Default(usize),
 }
 
-/// Chooses the largest threshold with which some message gets faster than with the model, none gets slower than by
-/// default, and eager messages of GPU memory take no longer than by rendezvous. If there is no such threshold, it
-/// chooses the model, or UCX's built-in numbers if the model makes messages slower.
+/// Chooses the largest threshold for rendezvous with which some message gets faster than with the model, none gets
+/// slower than by default, and eager messages of GPU memory take no longer than by rendezvous. If there is no such
+/// threshold, it chooses the model, or UCX's built-in numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Nothing is known about messages above the largest size.
+    // The largest size is no candidate, because it is not known how larger messages fare.
     sizes.pop();
     for &size in sizes.iter().rev() {
         let mut gains = false;
@@ -118,7 +118,7 @@ mod tests {
         rows.iter().map(row).collect()
     }
 
-    /// The times of an H100 without cuda_ipc.
+    /// Times of messages within the memory of an H100, without UCX's transport cuda_ipc. Each row begins with the size.
     const H100: [(usize, [f64; 4]); 6] = [
         (512, [2.6, 2.1, 2.1, 150.0]),
         (4096, [157.0, 9.6, 6.6, 157.0]),
@@ -133,12 +133,12 @@ mod tests {
         for (route, times, expected) in [
             // Between the GPUs, eager messages are always the fastest, so only the times in `H100` limit the threshold.
             ("cuda 0-1", [9.0, 9.0, 1.0, 9.0], Choice::Threshold(16385)),
-            // By default, UCX sends host memory by rendezvous from 8 KiB on.
+            // By default, UCX sends host memory by rendezvous from 8 KiB on, and eager messages are slower.
             ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
-            // By default, UCX sends host memory eagerly at all sizes.
+            // By default, UCX sends host memory eagerly at all sizes, and rendezvous is slower.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
-            // Between the two GPUs nothing works, and with host memory only eager messages fail.
+            // A time of 0 means failure: between the two GPUs all messages fail, in host memory only eager ones.
             ("cuda 0-1", [0.0, 0.0, 0.0, 0.0], Choice::Threshold(4097)),
             ("host", [2.0, 2.0, 0.0, 2.0], Choice::Threshold(4097)),
         ] {

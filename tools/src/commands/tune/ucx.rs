@@ -1,4 +1,4 @@
-//! Finds UCX's programs on the path or in a directory, and queries the features of this UCX.
+//! Finds UCX's programs on the path or in a directory, and queries the features of that UCX.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use super::children::{Limit, Running};
 use super::settings::{BANDWIDTH, LATENCY, THRESHOLD};
 
-/// Directories with UCX's programs.
+/// The directories that have the programs and libraries of a UCX.
 pub(super) struct Ucx {
     directories: Vec<PathBuf>,
     /// The directory of UCX's libraries, if the loader does not find them by its own rules.
@@ -23,7 +23,7 @@ pub(super) struct Facts {
     pub(super) version: String,
     /// True if UCX has variables for the bandwidth and the latency of gdr_copy.
     pub(super) has_model: bool,
-    /// True if UCX has a threshold for messages within a node.
+    /// True if UCX can be given a threshold for rendezvous that only counts for messages within a node.
     pub(super) has_intra: bool,
     /// True if UCX's transport gdr_copy works here.
     pub(super) has_gdr_copy: bool,
@@ -44,7 +44,7 @@ impl Ucx {
         }
     }
 
-    /// Returns the command of a program of UCX, without the variables that tune sets.
+    /// Returns the command of a program of UCX. Its environment lacks the variables for which tune chooses values.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
         let mut files = self.directories.iter().map(|directory| directory.join(name));
         let mut command = Command::new(files.find(|file| file.is_file())?);
