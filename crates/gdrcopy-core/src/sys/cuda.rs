@@ -27,7 +27,7 @@ use crate::types::Version;
 pub enum DeviceAttribute {
     /// The CPU and the GPU share page tables, as on a coherent platform.
     HostPageTables = 100,
-    /// Memory can be allocated and freed in the order of a stream. GPUs in TCC mode cannot do that.
+    /// Memory can be allocated and freed in the order of a stream. Not every GPU can do that.
     MemoryPools = 115,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,

@@ -29,7 +29,7 @@ unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
 }
 
 /// Allocates `CudaSlice<u8>` in the context of a stream by cuMemAlloc, so that the slices can be pinned. cudarc frees
-/// them in the order of the stream if the GPU supports memory pools, and otherwise, as in TCC mode, by cuMemFree.
+/// them in the order of the stream if the GPU supports memory pools, and otherwise by cuMemFree.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

@@ -14,7 +14,7 @@
 //! The test cannot see:
 //! - missing fences: gdremu's GPU memory is ordinary memory, so stores need no fence to arrive. The tests of
 //!   copy_routines look at the instructions;
-//! - stray reads of GPU memory, and races within the library that change no result. Two threads use disjoint halves of
+//! - stray reads of GPU memory, and races within the library that change no result. Two threads use disjoint parts of
 //!   one slice, and one thread makes all other calls;
 //! - forked children, GPU memory that is freed while it is pinned, contexts that are destroyed (see emulated/);
 //! - borrows that outlive their owners, which the compiler refuses (see compile_fail/).
