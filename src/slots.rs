@@ -32,9 +32,10 @@ pub(crate) struct Slot {
     /// The handle of the pin's `gdr_t`; 0 if this slot is not a pin.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
-    /// The number of live slots in the step that begins with this slot. Only the first slot of a step has it.
+    /// How many of the `STEP` slots that begin with this one are live. Only the first slot of each step has the number.
     live_in_step: AtomicU32,
-    // A forked child closes `descriptor` only if it stands for the file with these two numbers.
+    // The file that `descriptor` stood for when it was stored. A forked child closes `descriptor` only if it still
+    // stands for this file.
     file_device: AtomicU64,
     file_inode: AtomicU64,
     /// In a pin's slot, the next pin of the same `gdr_t`; in the slot of a `gdr_t`, its first pin; 0 if there is none.
@@ -98,7 +99,7 @@ impl Slot {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// The handle of the next slot in the list of a `gdr_t`'s pins, or 0.
+    /// The handle of the next slot in the list of a `gdr_t`'s pins; 0 at the end of the list.
     pub(crate) fn next(&self) -> usize {
         self.next.load(Ordering::Relaxed)
     }
@@ -145,7 +146,7 @@ impl Slot {
         })
     }
 
-    /// Stores the `gdr_t` of a pin, the object's open file, and the driver's number for a pin. `gdr` and
+    /// Stores the handle of a pin's `gdr_t`, the object's open file, and the driver's number for a pin. `gdr` and
     /// `driver_handle` are 0 if the object is not a pin.
     pub(crate) fn show(&self, gdr: usize, file: Option<OpenFile>, driver_handle: u64) {
         let none = OpenFile { number: -1, device: 0, inode: 0 };
@@ -154,7 +155,7 @@ impl Slot {
         self.descriptor.store(file.number, Ordering::Relaxed);
         self.file_device.store(file.device, Ordering::Relaxed);
         self.file_inode.store(file.inode, Ordering::Relaxed);
-        // Old C programs print this number with 32 bits.
+        // The field has only 32 bits, because old C programs read and print 32 bits of it.
         self.driver_handle.store(driver_handle as u32, Ordering::Relaxed);
     }
 
@@ -190,7 +191,7 @@ impl Slot {
     }
 }
 
-/// Slots of one reservation of address space, taken in turn.
+/// The slots in one range of reserved addresses. They are taken in turn.
 #[derive(Debug)]
 pub(crate) struct Arena {
     base: usize,
@@ -265,8 +266,8 @@ impl Arena {
         }
     }
 
-    /// Makes the next step readable and writable, by mmap. A new mapping is locked if the process locks its memory
-    /// (`mlockall`), and is allowed in sandboxes that deny mprotect.
+    /// Makes the next step readable and writable. Calls mmap, not mprotect, because a new mapping is locked if the
+    /// process locks its memory (`mlockall`), and because some sandboxes deny mprotect.
     fn commit(&mut self) -> nix::Result<()> {
         let step = self.step(self.committed / STEP);
         let size = NonZeroUsize::new(STEP_BYTES).ok_or(Errno::EINVAL)?;
@@ -274,7 +275,7 @@ impl Arena {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
-            // The process may not lock more memory, so this step is not locked.
+            // mmap locks memory here, and the process may not lock more. mprotect makes the step usable unlocked.
             // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),
@@ -323,7 +324,7 @@ impl Arena {
     }
 }
 
-/// Returns the number of slots in an arena of at most that many slots, in whole steps, but at least one step.
+/// Rounds a number of slots down to whole steps, but to at least one step and at most `FULL` slots.
 fn whole_steps(slots: usize) -> usize {
     (slots.min(FULL) / STEP * STEP).max(STEP)
 }
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(whole_steps(0), STEP);
     }
 
-    /// Returns the handles in the list of a `gdr_t`.
+    /// Returns the handles in the list of a `gdr_t`'s pins.
     fn pins_of(gdr: &Slot) -> Vec<usize> {
         let mut pins = Vec::new();
         let mut last = gdr;
