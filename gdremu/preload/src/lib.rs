@@ -1,4 +1,5 @@
-//! The part that both preload libraries share. Programs load `cuda/` for emulated GPUs, or `nvidia/` for real ones.
+//! The code that both preload libraries of gdremu share. Programs load the library in `cuda/`, which emulates GPUs, or
+//! the one in `nvidia/`, which uses real GPUs.
 //!
 //! ```text
 //! entry_points    the macros that export functions, and those exported for tests
