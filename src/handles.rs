@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::objects::{Holder, Kind, PinEntry, Place};
 use crate::slots::{Arena, Slot, state};
 
-/// Returns whether there is a slot of this process at this address.
+/// Returns whether this address is that of a slot, the memory that a handle of this process points to.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
     PAGE.handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>())
@@ -80,12 +80,13 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 pub(crate) struct Table {
     /// The address ranges of the handles of the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
-    /// A copy of `PAGE.handles`. A forked child reads the copy, because the kernel clears `PAGE` in the child.
+    /// A copy of the range in `PAGE`, a page of memory that the kernel clears in a forked child. The child reads this
+    /// copy.
     range: AddressRange,
     state: Mutex<State>,
 }
 
-/// The slots and holders behind the handles.
+/// The slots, to which handles point, and the holders, which contain the objects.
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
@@ -99,8 +100,8 @@ struct State {
 static TABLE: PerProcess<Table> = PerProcess::new();
 
 impl Table {
-    /// Returns this process's table, and makes it first if there is none. A forked child's table takes over only the
-    /// address ranges of the parent's handles.
+    /// Returns the table of this process's handles, and makes it first if there is none. A forked child's table takes
+    /// over only the address ranges of the parent's handles.
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
         let table = TABLE.get(|parent| {
@@ -114,8 +115,8 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns this process's table. The caller has found a live handle, so there is a table, except in a child that
-    /// was forked off after the handle was found.
+    /// Returns this process's table. The caller has found a live handle, so this fails only in a child that was forked
+    /// off after that, and has no table yet.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
@@ -139,14 +140,14 @@ impl Table {
         Ok(slot)
     }
 
-    /// Takes a free slot and a free holder.
+    /// Takes a free slot, whose address becomes a handle, and a free holder for the handle's object.
     fn take_slot(&self, state: &mut State) -> Result<(&'static Slot, &'static Holder)> {
         let arena = match &mut state.arena {
             Some(arena) => arena,
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // `spare` gets room for all holders, including the new one, so that `give_back` allocates no memory.
+            // `spare` gets room for all holders, including the new one, so that `give_back` can push them without allocating.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;

@@ -30,7 +30,7 @@ pub(crate) struct PinEntry {
 /// hook calls this library for the same handle, that call fails.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
-/// Room for one object of either kind.
+/// Room for one object, either an open driver or a pin.
 #[derive(Default)]
 pub(crate) struct Holder {
     gdr: Place<GdrEntry>,

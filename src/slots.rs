@@ -53,7 +53,7 @@ pub(crate) mod state {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const TAKEN: u32 = 1;
     pub(crate) const GDR: u32 = 2;
-    /// The handle's object is being ended. Only `gdr_close` in a forked child can still use the handle.
+    /// The handle is being closed or unpinned. Only `gdr_close` in a forked child can still use it.
     pub(crate) const ENDING: u32 = 3;
     /// A pin that is not mapped. The state of a mapped pin is this plus the number of its mapping type.
     pub(crate) const PIN: u32 = 4;
@@ -167,7 +167,7 @@ impl Slot {
     /// Makes the slot a live handle of the object in this holder.
     pub(crate) fn publish(&self, state: u32, holder: usize) {
         self.holder.store(holder, Ordering::Relaxed);
-        // Release: a reader that sees the state sees the holder.
+        // With Release ordering, a thread that reads this state also reads this holder.
         self.state.store(state, Ordering::Release);
     }
 
@@ -176,7 +176,8 @@ impl Slot {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale if it is in this state, and returns whether it was: true for only one of several threads.
+    /// Makes the handle stale if its slot is in this state, and returns whether it was. If several threads call this,
+    /// only one of them gets true.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Received,
 }
 
-/// A device or dma-buf that may still be in use. A dma-buf that another process exported has an entry only while this
+/// A device or dma-buf that may still be in use. A dma-buf that another process exported is kept here only while this
 /// process maps it.
 struct Made {
     kind: Kind,
@@ -73,7 +73,7 @@ impl Descriptors {
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
         let (memory, memory_file) = gpu.exported(export)?;
-        // This gives the memory to gdremu's process, from which other processes get it. If it fails, they get an error
+        // The gdremu command keeps the memory, and other processes get it from there. If this fails, they get an error
         // when they map the memory.
         let _ = keeper::keep(self.session, record.name(), memory, memory_file);
         let fd = file.into_raw_fd();

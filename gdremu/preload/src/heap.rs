@@ -27,8 +27,8 @@ thread_local! {
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Dlmalloc<Pages>>>>> = const { Cell::new(None) };
 }
 
-/// Takes the lock of the heap for the time of a fork, so that no other thread holds it at the fork. In the child, it
-/// would then stay locked.
+/// Takes the lock of the heap for the time of a fork. If another thread held it at the fork, no thread of the child
+/// would ever release it.
 pub(crate) fn before_fork() {
     OVER_FORK.set(Some(ManuallyDrop::new(HEAP.get())));
 }

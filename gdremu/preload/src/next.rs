@@ -120,7 +120,7 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: `name` ends with a NUL byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
-        // A hook cannot work without the function behind it.
+        // The hook needs the function that it replaces, so the program cannot continue.
         let name = name.to_str().unwrap_or_default();
         say(&["gdremu: the program calls ", name, ", which this system's C library does not have\n"]);
         std::process::abort();

@@ -61,7 +61,7 @@ impl EmulatedProcess {
         })
     }
 
-    /// Runs an ioctl with gdrdrv's type byte on a device of this process.
+    /// Runs an ioctl, whose number has the type byte of gdrdrv's commands, on a device that this process opened.
     pub(crate) fn ioctl(&mut self, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let command = Command::from_number(number);
         let name = match command {
@@ -99,7 +99,7 @@ impl EmulatedProcess {
         self.publish_pins(file);
     }
 
-    /// Maps a device, or a dma-buf.
+    /// Runs an mmap of a descriptor of an emulated device or of a dma-buf.
     pub(crate) fn mmap(&mut self, fd: c_int, of: (Identity, Kind), request: &MapRequest) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {

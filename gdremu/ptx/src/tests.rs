@@ -266,7 +266,7 @@ fn shared_memory_is_that_of_the_variables_in_use() {
         "st.shared.u32 [added], 7; st.shared.u32 [used], 5; ld.shared.u32 %r1, [added]; st.global.u32 [%d0], %r1;";
     let kernel = kernel(&text(body).replace(".visible", declared), "test").unwrap();
     assert_eq!(kernel.shared, 40);
-    // The shared memory that the launch adds is behind the variables.
+    // The shared memory that the launch adds comes after the GPU kernel's own shared variables.
     assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 

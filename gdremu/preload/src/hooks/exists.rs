@@ -15,8 +15,8 @@ use crate::{settings, state};
 /// The major device number of the emulated device, from the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
-/// Returns the bits that stat removes from the device's mode. They are set only if gdremu's options make open fail
-/// with EACCES.
+/// Returns the permission bits that the device's mode lacks: those of its group and of others if gdremu's options make
+/// open fail with EACCES, otherwise none.
 fn missing_permissions() -> u16 {
     if settings::config().driver.open_errno == Some(Errno::EACCES) { 0o066 } else { 0 }
 }
