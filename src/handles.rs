@@ -147,7 +147,8 @@ impl Table {
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // `spare` gets room for all holders, including the new one, so that `give_back` can push them without allocating.
+            // `spare` gets room for all holders, including the new one, so that `give_back` can add them to it without
+            // allocating memory.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;

@@ -171,7 +171,7 @@ impl Slot {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Marks the handle's object as about to be dropped.
+    /// Marks the handle as being closed or unpinned. Its object is dropped next.
     pub(crate) fn show_ending(&self) {
         self.state.store(state::ENDING, Ordering::Release);
     }
@@ -204,11 +204,11 @@ pub(crate) struct Arena {
     live: usize,
 }
 
-/// The number of slots in a step. The memory of a step is committed and released as a whole. One live slot keeps all
-/// memory of its step, so a step is small.
+/// The number of slots in a step, a part of the arena whose memory is committed and released as a whole. One live slot
+/// keeps all memory of its step, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
-/// The number of slots in a full-size arena, which takes 128 MiB of address space.
+/// The number of slots in an arena if address space is not limited. They take 128 MiB of address space.
 const FULL: usize = 1 << 20;
 
 impl Arena {
@@ -267,8 +267,8 @@ impl Arena {
         }
     }
 
-    /// Makes the next step readable and writable. Calls mmap, not mprotect, because a new mapping is locked if the
-    /// process locks its memory (`mlockall`), and because some sandboxes deny mprotect.
+    /// Makes the next `STEP` slots readable and writable. Calls mmap, not mprotect, because a new mapping is locked if
+    /// the process locks its memory (`mlockall`), and because some sandboxes deny mprotect.
     fn commit(&mut self) -> nix::Result<()> {
         let step = self.step(self.committed / STEP);
         let size = NonZeroUsize::new(STEP_BYTES).ok_or(Errno::EINVAL)?;
@@ -276,7 +276,7 @@ impl Arena {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
-            // mmap locks memory here, and the process may not lock more. mprotect makes the step usable unlocked.
+            // The process may not lock more memory, so mmap fails. mprotect makes the step usable without locking it.
             // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),
@@ -285,14 +285,14 @@ impl Arena {
         Ok(())
     }
 
-    /// Returns the address of a step.
+    /// Returns the address of the step (`STEP` slots) with this index.
     fn step(&self, step: usize) -> NonNull<c_void> {
         let address = ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES);
         // SAFETY: the reservation does not begin at 0.
         unsafe { NonNull::new_unchecked(address) }
     }
 
-    /// The number of live slots in a committed step.
+    /// The number of live slots among the `STEP` slots of the step with this index. The step must be committed.
     fn live_in_step(&self, step: usize) -> &'static AtomicU32 {
         &self.slot(step * STEP).live_in_step
     }
@@ -307,8 +307,8 @@ impl Arena {
         }
     }
 
-    /// Releases the memory of a step if none of its slots is live. The slots continue to read as `FREE`. Locked memory
-    /// (`mlockall`) cannot be released, so it is unlocked first.
+    /// Releases the memory of the step (`STEP` slots) with this index if none of its slots is live. The slots continue
+    /// to read as `FREE`. Locked memory (`mlockall`) cannot be released, so it is unlocked first.
     fn trim(&mut self, step: usize) {
         if self.live_in_step(step).load(Ordering::Relaxed) != 0 {
             return;
