@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{GDREMU, PLAIN, SANITIZED, built, compile, gdremu, runtime};
 
-/// The tests of C programs, each with the options of gdremu that it needs: `OPTIONS -- PROGRAM TEST ARGUMENTS`.
+/// The tests of C programs, each with the options of gdremu that it needs: `OPTIONS -- PROGRAM [TEST ARGUMENTS]`.
 const RUNS: &[&str] = &[
     "-- device paths",
     "--gpus 2 --file /sys/module/no_such_module/version=/proc/sys/kernel/ostype -- device files_of_the_machine",

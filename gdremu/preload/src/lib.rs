@@ -8,7 +8,7 @@
 //!   refused       GPU kernels that are not run
 //! state           the lock that protects `process`
 //!   process       the emulated driver and GPUs of this process
-//!     descriptors     open devices and exported GPU memory: their records in the session directory
+//!     descriptors     open devices and exported GPU memory, and the locked files that stand for them
 //!     calls           the log of driver calls
 //!     refcount        files from which programs read the number of pinned page tables
 //!     hints           descriptors and addresses that may concern hooks, which read these hints without the lock
