@@ -1,4 +1,5 @@
-//! The effect of each C function on the objects of its handles. Programs may call the functions in any order.
+//! The work of each C function on the open driver and the pin that its handles stand for. Programs may call the
+//! functions in any order.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
@@ -41,7 +42,7 @@ pub(crate) fn close(g: usize) -> Result<()> {
     })?
 }
 
-/// Releases all pins of `g`. Other threads cannot add pins to `g` any more.
+/// Releases all pins of `g`. The caller has marked the slot of `g` as ending, so that other threads cannot add pins.
 fn release_pins(g: usize, slot: &Slot) -> Result<()> {
     let table = Table::of_live("g")?;
     let mut result = Ok(());
@@ -76,7 +77,7 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     // SAFETY: contract of this function.
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
     let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map };
-    // Fails, and drops the pin, if another thread has closed `g` in the meantime.
+    // This fails, and drops the pin, if another thread has closed `g` since the handle was looked up.
     Ok(Table::of_live("g")?.insert(pin)?.handle())
 }
 

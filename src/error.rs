@@ -10,10 +10,10 @@ pub(crate) enum Error {
     /// An error of gdrcopy-core.
     #[error(transparent)]
     Core(#[from] gdrcopy_core::Error),
-    /// A pointer argument, named here, is NULL.
+    /// The pointer argument with this name is NULL.
     #[error("`{0}` is NULL: pass a valid pointer")]
     Null(&'static str),
-    /// The argument named here is not a live handle.
+    /// The argument with this name is not a live handle.
     #[error("`{0}` is not a live handle: it was never issued, or was closed or unpinned before")]
     UnknownHandle(&'static str),
     /// The pin belongs to another `gdr_t`.

@@ -209,8 +209,8 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
     }
 }
 
-// The copy functions end in a tail call to the next two functions if the handle is not mapped or a pointer is NULL. The
-// signatures and calling conventions are the same, so that the copy functions need no stack frame.
+// The copy functions end in a tail call to the next two functions if the handle is not mapped or a pointer is NULL.
+// These have the same signatures as the copy functions, which therefore jump to them and need no stack frame.
 
 #[cold]
 #[inline(never)]

@@ -22,12 +22,13 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 /// Runs the body of the C function `name`. Turns a panic into an error, and logs errors.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _deferred = Deferred::new();
-    // The call is unwind safe, because locks do not poison, and their data is valid at every step.
+    // Later calls work after a panic, because this library's locks do not poison, and the data behind them is valid
+    // at every step.
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error,
         Err(payload) => {
-            // Dropping a payload of unknown type might panic again.
+            // The panic's payload is leaked, because dropping a value of unknown type might panic again.
             std::mem::forget(payload);
             Error::Panicked
         }
@@ -39,8 +40,8 @@ pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
 #[cold]
 #[inline(never)]
 fn log_failure(name: &str, error: &dyn Display) {
-    // If a function fails before the first `gdr_open`, the environment variables of the log have not been read yet.
-    // They are read here if there is memory for that.
+    // If a function fails before the first `gdr_open`, the environment variables that configure the log have not been
+    // read yet. They are read here if there is memory for that.
     if !stderr::is_installed() && heap::require().is_ok() {
         stderr::install();
     }

@@ -1,11 +1,11 @@
-//! The handles of the C API: addresses of slots, in memory that stays readable.
+//! The handles of the C API. A handle is the address of a slot, a small struct in memory that stays readable.
 //!
-//! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple of the slot
-//! size, and its slot is live. The check takes no lock, searches no table, and reads only our memory (`slots`).
+//! C programs can pass any number as a handle. It is a live handle if it lies in the range of our slots, at a multiple
+//! of the slot size, and the slot is in use. The check takes no lock, searches no table, and reads only that slot.
 //!
-//! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
-//! stored with its handle. Each call compares that handle with the caller's. So the call detects a stale handle, and a
-//! handle of the wrong kind, such as a pin's handle that is passed as a `gdr_t`.
+//! A slot points to a [`Holder`], which owns the object, an open driver or a pin. Holders are reused at once, so the
+//! object in them is stored with its handle. Each call compares that handle with the caller's. So the call detects a
+//! stale handle, and a handle of the wrong kind, such as a pin's handle that is passed as a `gdr_t`.
 
 use std::ops::Range;
 use std::{ptr, slice};
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::objects::{Holder, Kind, PinEntry, Place};
 use crate::slots::{Arena, Slot, state};
 
-/// Returns whether there is a slot of this process at this address.
+/// Returns whether this address is that of a slot, the memory that a handle of this process points to.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
     PAGE.handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>())
@@ -53,7 +53,7 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
         return None;
     }
-    // The function `slot` is not called, because the compiler would also test its result for null, which is impossible.
+    // `slot` is not called here, because the compiler would test the reference that it returns for null once more.
     // SAFETY: `is_slot` returned true for this handle.
     unsafe { slot_at(handle) }.mapping_type()
 }
@@ -80,17 +80,18 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 pub(crate) struct Table {
     /// The address ranges of the handles of the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
-    /// A copy of `PAGE.handles`. A forked child reads the copy, because the kernel has cleared the page there.
+    /// A copy of the range in `PAGE`, a page of memory that the kernel clears in a forked child. The child reads this
+    /// copy.
     range: AddressRange,
     state: Mutex<State>,
 }
 
-/// The slots and holders behind the handles.
+/// The slots, to which handles point, and the holders, which contain the objects.
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
     /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
-    /// checkers do not look into the arena, and find the holders by this list.
+    /// checkers find them by this list. They do not search the memory of the slots, which also point to the holders.
     holders: Vec<&'static Holder>,
     /// The holders without an object.
     spare: Vec<&'static Holder>,
@@ -99,8 +100,8 @@ struct State {
 static TABLE: PerProcess<Table> = PerProcess::new();
 
 impl Table {
-    /// Returns this process's table, and makes it first if there is none. A forked child's table takes over only the
-    /// address ranges of the parent's handles.
+    /// Returns the table of this process's handles, and makes it first if there is none. A forked child's table takes
+    /// over only the address ranges of the parent's handles.
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
         let table = TABLE.get(|parent| {
@@ -114,8 +115,8 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns this process's table. The caller has found a live handle, so there is a table, except in a child that
-    /// was forked off after the handle was found.
+    /// Returns this process's table. The caller has found a live handle, so this fails only in a child that was forked
+    /// off after that, and has no table yet.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
@@ -125,7 +126,7 @@ impl Table {
         let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
             0 => None,
-            // Another thread may have closed the `gdr_t` while the pin was made. No one would then release the pin.
+            // Fails if another thread has closed the `gdr_t` while the pin was made, as nothing would release the pin.
             gdr => Some(check_gdr(gdr)?),
         };
         let (slot, holder) = self.take_slot(&mut state)?;
@@ -139,14 +140,15 @@ impl Table {
         Ok(slot)
     }
 
-    /// Takes a free slot and a free holder.
+    /// Takes a free slot, whose address becomes a handle, and a free holder for the handle's object.
     fn take_slot(&self, state: &mut State) -> Result<(&'static Slot, &'static Holder)> {
         let arena = match &mut state.arena {
             Some(arena) => arena,
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // `spare` gets room for all holders, including the new one, so that `give_back` allocates no memory.
+            // `spare` gets room for all holders, including the new one, so that `give_back` can add them to it without
+            // allocating memory.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
@@ -192,7 +194,7 @@ impl Table {
 
     /// Takes back a slot that was cleared, and its empty holder.
     fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
-        // `lock_unless_here` does not refuse, because `end` has found that this thread does not hold the lock.
+        // `lock_unless_here` succeeds: our caller, `end`, has found that this thread does not hold the lock.
         if let Some(mut state) = self.state.lock_unless_here() {
             slot.remove();
             state.spare.push(holder);
@@ -253,7 +255,8 @@ impl<T: Kind> Handle<T> {
         }
         let mut place = self.lock()?;
         let result = work(self.object(&mut place)?)?;
-        // A child that is forked off from now on can still close its copy of the object's descriptor, by `gdr_close`.
+        // While the slot is in this state, `gdr_close` in a newly forked child can still close the child's copy of the
+        // object's descriptor.
         self.slot.show_ending();
         *place = None;
         drop(place);
@@ -272,7 +275,7 @@ pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     }
 }
 
-/// Returns the slot at this address in a forked child's copy of the parent's handle memory, and all slots there.
+/// In a forked child, returns the slot at this address in the child's copy of the parent's slots, and all these slots.
 fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     let latest = TABLE.look()?;
     let table = latest.value;
@@ -293,13 +296,14 @@ fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
 }
 
 /// In a forked child, ends the parent's `gdr_t` with this handle, and its pins: closes the child's copies of their
-/// descriptors, and makes their handles stale. Returns whether there was such a `gdr_t`. Touches nothing that may have
-/// been locked at the fork.
+/// descriptors, and makes their handles stale. Returns whether there was such a `gdr_t`. Takes no lock that another
+/// thread of the parent may have held at the fork.
 pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;
     };
-    // Only one of several threads takes the slot.
+    // Only one of several threads takes the slot of a `gdr_t` that was open at the fork, or that the parent was just
+    // closing. A slot whose `gdr` is 0 is not a pin.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

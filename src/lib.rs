@@ -1,4 +1,4 @@
-//! libgdrapi: `include/gdrapi.h` on one side, the crate `gdrcopy-core` on the other.
+//! libgdrapi: implements the functions of `include/gdrapi.h` by the crate `gdrcopy-core`.
 //!
 //! A call goes down through these modules and then into that crate:
 //!
@@ -25,7 +25,7 @@ mod origin;
 mod slots;
 pub mod types;
 
-// The crate gdrapi-sys, which Rust programs use, is built from these sources too.
+// Rust programs use these names through the crate gdrapi-sys, which is built from these sources too.
 pub use bindgen::*;
 pub use exports::*;
 pub use types::*;

@@ -26,10 +26,11 @@ pub(crate) struct PinEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// An object with its handle. The lock is held during mmap and munmap, which programs can hook.
+/// An object with its handle, behind a lock. The lock is held during mmap and munmap, which programs can hook. If a
+/// hook calls this library for the same handle, that call fails.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
-/// Room for one object of either kind.
+/// Room for one object, either an open driver or a pin.
 #[derive(Default)]
 pub(crate) struct Holder {
     gdr: Place<GdrEntry>,
@@ -40,7 +41,7 @@ pub(crate) struct Holder {
 pub(crate) trait Kind: Sized + 'static {
     /// The state of a slot while it is a live handle of such an object.
     const STATE: u32;
-    /// The name that errors give to an argument which must be a handle of such an object.
+    /// The name of the C functions' parameter that takes a handle of such an object. Error messages contain it.
     const ARGUMENT: &'static str;
 
     /// Returns the holder's place for such an object.
@@ -90,7 +91,8 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Removes the mapping if there is one, so that copies fail. After an error, the mapping stays and copies work.
+    /// Calls `remove` for the mapping if there is one. Copies fail from then on. After an error, the mapping stays, and
+    /// copies work.
     pub(crate) fn remove_mapping(
         &mut self,
         slot: &Slot,

@@ -32,9 +32,10 @@ pub(crate) struct Slot {
     /// The handle of the pin's `gdr_t`; 0 if this slot is not a pin.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
-    /// The number of live slots in the step that begins with this slot. Only the first slot of a step has it.
+    /// How many of the `STEP` slots that begin with this one are live. Only the first slot of each step has the number.
     live_in_step: AtomicU32,
-    // A forked child closes `descriptor` only if it stands for the file with these two numbers.
+    // The file that `descriptor` stood for when it was stored. A forked child closes `descriptor` only if it still
+    // stands for this file.
     file_device: AtomicU64,
     file_inode: AtomicU64,
     /// In a pin's slot, the next pin of the same `gdr_t`; in the slot of a `gdr_t`, its first pin; 0 if there is none.
@@ -52,7 +53,7 @@ pub(crate) mod state {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const TAKEN: u32 = 1;
     pub(crate) const GDR: u32 = 2;
-    /// The handle's object is being ended. Only `gdr_close` in a forked child can still use the handle.
+    /// The handle is being closed or unpinned. Only `gdr_close` in a forked child can still use it.
     pub(crate) const ENDING: u32 = 3;
     /// A pin that is not mapped. The state of a mapped pin is this plus the number of its mapping type.
     pub(crate) const PIN: u32 = 4;
@@ -98,7 +99,7 @@ impl Slot {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// The handle of the next slot in the list of a `gdr_t`'s pins, or 0.
+    /// The handle of the next slot in the list of a `gdr_t`'s pins; 0 at the end of the list.
     pub(crate) fn next(&self) -> usize {
         self.next.load(Ordering::Relaxed)
     }
@@ -145,7 +146,7 @@ impl Slot {
         })
     }
 
-    /// Stores the `gdr_t` of a pin, the object's open file, and the driver's number for a pin. `gdr` and
+    /// Stores the handle of a pin's `gdr_t`, the object's open file, and the driver's number for a pin. `gdr` and
     /// `driver_handle` are 0 if the object is not a pin.
     pub(crate) fn show(&self, gdr: usize, file: Option<OpenFile>, driver_handle: u64) {
         let none = OpenFile { number: -1, device: 0, inode: 0 };
@@ -154,7 +155,7 @@ impl Slot {
         self.descriptor.store(file.number, Ordering::Relaxed);
         self.file_device.store(file.device, Ordering::Relaxed);
         self.file_inode.store(file.inode, Ordering::Relaxed);
-        // Old C programs print this number with 32 bits.
+        // The field has only 32 bits, because old C programs read and print 32 bits of it.
         self.driver_handle.store(driver_handle as u32, Ordering::Relaxed);
     }
 
@@ -166,16 +167,17 @@ impl Slot {
     /// Makes the slot a live handle of the object in this holder.
     pub(crate) fn publish(&self, state: u32, holder: usize) {
         self.holder.store(holder, Ordering::Relaxed);
-        // Release: a reader that sees the state sees the holder.
+        // With Release ordering, a thread that reads this state also reads this holder.
         self.state.store(state, Ordering::Release);
     }
 
-    /// Marks the handle's object as about to be dropped.
+    /// Marks the handle as being closed or unpinned. Its object is dropped next.
     pub(crate) fn show_ending(&self) {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale if it is in this state, and returns whether it was: true for only one of several threads.
+    /// Makes the handle stale if its slot is in this state, and returns whether it was. If several threads call this,
+    /// only one of them gets true.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -190,7 +192,7 @@ impl Slot {
     }
 }
 
-/// Slots of one reservation of address space, taken in turn.
+/// The slots in one range of reserved addresses. They are taken in turn.
 #[derive(Debug)]
 pub(crate) struct Arena {
     base: usize,
@@ -202,11 +204,11 @@ pub(crate) struct Arena {
     live: usize,
 }
 
-/// The number of slots in a step. The memory of a step is committed and released as a whole. One live slot keeps all
-/// memory of its step, so a step is small.
+/// The number of slots in a step, a part of the arena whose memory is committed and released as a whole. One live slot
+/// keeps all memory of its step, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
-/// The number of slots in a full-size arena, which takes 128 MiB of address space.
+/// The number of slots in an arena if address space is not limited. They take 128 MiB of address space.
 const FULL: usize = 1 << 20;
 
 impl Arena {
@@ -265,8 +267,8 @@ impl Arena {
         }
     }
 
-    /// Makes the next step readable and writable, by mmap. A new mapping is locked if the process locks its memory
-    /// (`mlockall`), and is allowed in sandboxes that deny mprotect.
+    /// Makes the next `STEP` slots readable and writable. Calls mmap, not mprotect, because a new mapping is locked if
+    /// the process locks its memory (`mlockall`), and because some sandboxes deny mprotect.
     fn commit(&mut self) -> nix::Result<()> {
         let step = self.step(self.committed / STEP);
         let size = NonZeroUsize::new(STEP_BYTES).ok_or(Errno::EINVAL)?;
@@ -274,7 +276,7 @@ impl Arena {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
-            // The process may not lock more memory, so this step is not locked.
+            // The process may not lock more memory, so mmap fails. mprotect makes the step usable without locking it.
             // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),
@@ -283,14 +285,14 @@ impl Arena {
         Ok(())
     }
 
-    /// Returns the address of a step.
+    /// Returns the address of the step (`STEP` slots) with this index.
     fn step(&self, step: usize) -> NonNull<c_void> {
         let address = ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES);
         // SAFETY: the reservation does not begin at 0.
         unsafe { NonNull::new_unchecked(address) }
     }
 
-    /// The number of live slots in a committed step.
+    /// The number of live slots among the `STEP` slots of the step with this index. The step must be committed.
     fn live_in_step(&self, step: usize) -> &'static AtomicU32 {
         &self.slot(step * STEP).live_in_step
     }
@@ -305,8 +307,8 @@ impl Arena {
         }
     }
 
-    /// Releases the memory of a step if none of its slots is live. The slots continue to read as `FREE`. Locked memory
-    /// (`mlockall`) cannot be released, so it is unlocked first.
+    /// Releases the memory of the step (`STEP` slots) with this index if none of its slots is live. The slots continue
+    /// to read as `FREE`. Locked memory (`mlockall`) cannot be released, so it is unlocked first.
     fn trim(&mut self, step: usize) {
         if self.live_in_step(step).load(Ordering::Relaxed) != 0 {
             return;
@@ -323,7 +325,7 @@ impl Arena {
     }
 }
 
-/// Returns the number of slots in an arena of at most that many slots, in whole steps, but at least one step.
+/// Rounds a number of slots down to whole steps, but to at least one step and at most `FULL` slots.
 fn whole_steps(slots: usize) -> usize {
     (slots.min(FULL) / STEP * STEP).max(STEP)
 }
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(whole_steps(0), STEP);
     }
 
-    /// Returns the handles in the list of a `gdr_t`.
+    /// Returns the handles in the list of a `gdr_t`'s pins.
     fn pins_of(gdr: &Slot) -> Vec<usize> {
         let mut pins = Vec::new();
         let mut last = gdr;

@@ -2,8 +2,9 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Binds calls between the library's functions at link time. Tools such as UCX overwrite the function addresses that
-    // the dynamic loader stores in each object, and must not change what our dlsym and cuGetProcAddress return.
+    // Binds references between the library's functions at link time. Otherwise the dynamic loader would store their
+    // addresses in a table of this library. Tools such as UCX overwrite such addresses in all libraries, and would so
+    // change which functions our dlsym and cuGetProcAddress return.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgdremu_nvidia.so");
 }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use common::{GDREMU, gdremu, runtime};
 
-/// Builds the C program of the contract once, and returns its path.
+/// Builds the C program that checks the contract of /dev/gdrdrv once, and returns its path.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -24,8 +24,8 @@ fn program() -> &'static Path {
     })
 }
 
-/// gdremu's profiles (named sets of options), each with the name of its implementation in the contract, and the least
-/// number of cases that must run.
+/// gdremu's profiles (named sets of options), each with the name of the implementation whose results the C program
+/// expects (`GDRDRV_IMPLEMENTATION`), and the least number of cases that must run.
 const PROFILES: &[(&str, &str, usize)] = &[
     ("default", "gdremu", 63),
     ("traditional", "gdremu", 61),

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::{PLAIN, SANITIZED};
 
-/// Declares tests. Each test runs its programs in a plain build and in a build with sanitizers.
+/// Declares tests. Each runs its list of programs, first built without sanitizers, and then built with them.
 macro_rules! tests {
     ($($name:ident: $($run:literal),*;)*) => {$(
         #[test]
@@ -84,8 +84,8 @@ fn missing_functions_fail_and_say_so_once() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), lines.concat());
 }
 
-/// Runs a program with a GPU kernel that is not run. Returns its status, and the number of messages about the kernel,
-/// about the end of the process, and about a failed child.
+/// Runs a program that launches a GPU kernel which gdremu does not run. Returns its exit status, and how often gdremu
+/// prints each of three messages: about the kernel, about the end of the process, and about a failed child.
 fn refused(line: &str) -> (Option<i32>, [usize; 3]) {
     let output = PLAIN.command(line).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);

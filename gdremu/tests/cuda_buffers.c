@@ -139,7 +139,8 @@ GPU_TEST(host_memory)
     CUDA(cuMemFree(a));
 }
 
-/* Tests stream-ordered allocation. If the program has an argument, the GPUs have no memory pools. */
+/* Tests stream-ordered allocation. The caller passes an argument if its options of gdremu are such that the GPUs have
+   no memory pools. */
 GPU_TEST(pools)
 {
     int present = arguments[0] == NULL;
@@ -150,7 +151,7 @@ GPU_TEST(pools)
         CHECK_EQUAL(cuMemAllocAsync(&a, 100, NULL), CUDA_ERROR_NOT_SUPPORTED);
         return;
     }
-    allocated(1000); /* This buffer is not in a block with pool memory. */
+    allocated(1000); /* Pool memory must not come from the block of GPU memory that this buffer is in. */
     CUDA(cuMemAllocAsync(&a, 1000, NULL));
     CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
     CHECK(pointer_attribute(a, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) != 0);

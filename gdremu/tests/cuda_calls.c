@@ -1,4 +1,4 @@
-/* Tests of calls with injected faults, calls that gdremu does not have, and calls of forked children. */
+/* Tests of calls with injected faults, of functions that gdremu does not have, and of calls in forked children. */
 #include "cuda_values.h"
 #include "tests.h"
 

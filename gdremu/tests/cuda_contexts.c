@@ -11,10 +11,10 @@ static CUcontext current(void)
     return context;
 }
 
-/* cuda_driver.h declares only the functions that the C library's tests need. */
+/* Declared here because cuda_driver.h declares only the functions that the C library's tests need. */
 CUresult cuCtxGetExecAffinity(unsigned int *parameter, int type);
 
-/* DPDK looks this function up, and uses no GPU without it. */
+/* Tests cuCtxGetExecAffinity, because DPDK looks it up, and uses no GPU if it is missing. */
 TEST(execution_affinity)
 {
     unsigned int parameter[3] = {7, 7, 7};

@@ -1,5 +1,5 @@
-/* Tests of GPU memory as dma-bufs that can be mapped. The library's tests also run with options of gdremu that permit
-   no such dma-bufs. */
+/* Tests of GPU memory that is exported as dma-bufs which the CPU can map. They are not among the C library's tests,
+   because those also run with options of gdremu that permit no such dma-bufs. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -71,7 +71,8 @@ GPU_TEST(keeps_memory_alive)
     CHECK_EQUAL(munmap(rest, BLOCK / 2), 0);
 }
 
-/* Small buffers share a block. As on an H200, a range can be exported if one live buffer has a byte in it. */
+/* Small buffers share a block of GPU memory. As on an H200, a range of a block can be exported if at least one byte of
+   it is in a buffer that is not freed. */
 GPU_TEST(reaches_beyond_its_buffer)
 {
     CUdeviceptr first = allocated(100), second = allocated(PAGE);
@@ -84,9 +85,9 @@ GPU_TEST(reaches_beyond_its_buffer)
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* The address of a freed buffer can be used again when its dma-buf is closed and unmapped, as with NVIDIA's driver. If
-   it were not, the start of a page would be in no live buffer, and UCX, which registers whole pages of 64 KiB, would
-   fail. */
+/* The address of a freed buffer can be used again when its dma-buf is closed and unmapped, as with NVIDIA's driver.
+   Otherwise a later buffer could begin inside a page of 64 KiB whose start is in no buffer. UCX, which registers whole
+   pages, would then fail. */
 GPU_TEST(closed_exports_release_their_addresses)
 {
     CUdeviceptr buffer = allocated(100);
@@ -103,8 +104,8 @@ GPU_TEST(closed_exports_release_their_addresses)
     CUDA(cuMemFree(buffer));
 }
 
-/* Memory that is not GPUDirect capable is also exported, as on an H200. UCX takes VMM memory for registrable if it
-   can be exported. */
+/* Memory that is not GPUDirect capable can be exported, too, as on an H200. UCX assumes that VMM (virtual memory
+   management) memory can be registered if it can be exported. */
 GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

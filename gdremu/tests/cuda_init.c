@@ -94,11 +94,12 @@ GPU_TEST(entry_points)
     CUDA(cuGetProcAddress("cuMemAlloc_v2", &function, 13000, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    /* Libraries look this function up together with all others, but only the CUDA runtime calls it. */
+    /* cuGetExportTable must be found, because libraries look it up together with all others. Only the CUDA runtime
+       calls it, so gdremu's function may return an error. */
     CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     if (arguments[0] != NULL)
         CHECK_EQUAL(((CUresult(*)(const void **, const void *))function)(NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
-    /* Version 1 of cuGetProcAddress, which CUDA 11 has, takes no status. */
+    /* CUDA 11 gets version 1 of cuGetProcAddress, another function, which has no parameter for the status. */
     CUDA(cuGetProcAddress("cuGetProcAddress", &first, 11080, 0, NULL));
     CUDA(cuGetProcAddress("cuGetProcAddress", &function, 12000, 0, NULL));
     CHECK(first != function && function == (void *)(uintptr_t)cuGetProcAddress);

@@ -76,7 +76,7 @@ static void two_processes_share_a_buffer(pid_t child, CUdeviceptr buffer)
     uint64_t id = pointer_attribute(buffer, 7 /* BUFFER_ID */);
     CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(write(ends[1], &id, sizeof(id)), (ssize_t)sizeof(id));
-    /* WNOWAIT keeps the ended child's process id, so no other process gets this id. */
+    /* With WNOWAIT the ended child keeps its process id, so that no other process gets the id before the test ends. */
     CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
     CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
     CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
@@ -90,7 +90,7 @@ int main(void)
     CHECK_EQUAL(pipe(ends), 0);
     pid_t child = start_child(import); /* A child that is forked after cuInit cannot use CUDA. */
     gpu_start(0);
-    allocated(1); /* This buffer comes first, so `buffer` does not start the block. */
+    allocated(1); /* This buffer starts a block of GPU memory, so that the next one, `buffer`, does not. */
     CUdeviceptr buffer = allocated(SIZE);
     CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 
@@ -107,7 +107,7 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(child, buffer);
-    /* The handle now names the child's process, which has ended. */
+    /* Makes the handle name another exporting process: the child, which has ended. */
     uint64_t ended = (uint64_t)child;
     memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);

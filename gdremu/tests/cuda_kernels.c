@@ -27,7 +27,7 @@ static const char kernels_ptx[] = PTX(
     "    st.volatile.global.u32 [%begun], 1;\n"
     "    bra again;\n"
     "}\n"
-    /* Stores the value at the address of the word, whatever is mapped there. */
+    /* Stores the value at the address `word`, which may be an address that the GPU cannot write. */
     ".visible .entry poke(.param .u64 word, .param .u32 value)\n"
     "{\n"
     "    .reg .u32 %r; .reg .u64 %d;\n"
@@ -52,8 +52,8 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* The module with the GPU kernels of the current context. It is loaded once, because NVIDIA's driver may wait for
-   running GPU kernels when it loads a module. */
+/* The module with this file's GPU kernels in the current context. It is loaded before any of them runs, because
+   NVIDIA's driver may wait for running GPU kernels when it loads a module. */
 static CUmodule loaded;
 
 static void load(void)
@@ -125,7 +125,8 @@ static void modules(void)
     CHECK_EQUAL(function, again);
 }
 
-/* The expected results are those of an H200, which has 132 multiprocessors. */
+/* The expected results are those of an H200, which has 132 multiprocessors. A row of `wanted` is the threads and the
+   bytes of shared memory of a block, and how many blocks fit on a multiprocessor. */
 static void occupancy(CUfunction function)
 {
     static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},
@@ -170,7 +171,8 @@ static void count_call(void *calls)
     ++*(uint32_t *)calls;
 }
 
-/* While a GPU kernel waits for the CPU, calls return and their work follows in order. */
+/* While a GPU kernel waits for the CPU, calls that request more work return at once. The work is done after the GPU
+   kernel, in order. */
 static void order(void)
 {
     volatile uint32_t *flag = host_word(), *result = host_word(), *copied = host_word(), *elsewhere = host_word();
@@ -249,7 +251,8 @@ static void order(void)
 
 /* ---- GPU kernels that fail ---- */
 
-/* Checks that all calls return this error after a GPU kernel has failed. Only another process can continue. */
+/* Checks that all calls of CUDA return this error after a GPU kernel has failed. CUDA never works in this process
+   again. */
 static void expect_failure(CUresult result)
 {
     CUdeviceptr buffer;
@@ -296,7 +299,7 @@ static void await_kernel(const volatile uint32_t *begun)
         ;
 }
 
-/* cuMemUnmap does not wait for the GPU kernel that reads the memory, and this GPU kernel fails. */
+/* cuMemUnmap does not wait for a GPU kernel that reads the memory. The GPU kernel then fails. */
 static void unmapped_in_use(void)
 {
     gpu_start(0);
@@ -373,8 +376,8 @@ TEST(long_run)
     CUDA(cuCtxSynchronize());
 }
 
-/* Launches, twice, a GPU kernel that the emulated GPU refuses, and exits with the status of the first argument. With
-   a second argument, a forked child launches the GPU kernel. */
+/* Launches, twice, a GPU kernel that the emulated GPU refuses, and exits with the first argument as status. With a
+   second argument, a forked child does the launches. */
 TEST(refused)
 {
     const char *status = arguments[0];

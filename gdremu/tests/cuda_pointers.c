@@ -50,7 +50,7 @@ TEST(of_a_buffer)
     CHECK(pointer_attribute(buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID) !=
           pointer_attribute(other, CU_POINTER_ATTRIBUTE_BUFFER_ID));
     CHECK_EQUAL(result_of(buffer, CU_POINTER_ATTRIBUTE_HOST_POINTER), CUDA_ERROR_INVALID_VALUE);
-    check_sync_memops(buffer, 1); /* Reading the tokens has set SYNC_MEMOPS. */
+    check_sync_memops(buffer, 1); /* Reading the peer-to-peer tokens has set SYNC_MEMOPS. */
     check_sync_memops(other, 0);
     CUDA(cuMemFree(other));
     CUDA(cuMemFree(buffer));
@@ -59,7 +59,7 @@ TEST(of_a_buffer)
 
 CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute, CUdeviceptr address, size_t count);
 
-/* Managed memory has no GPU as its preferred location (attribute 2), as on an H200. */
+/* Managed memory has no preferred location (attribute 2), for which CUDA returns -2, as on an H200. */
 static void ranges(CUdeviceptr managed)
 {
     int value = 0;
@@ -71,7 +71,8 @@ static void ranges(CUdeviceptr managed)
     CHECK_EQUAL(cuMemRangeGetAttribute(&value, 4, 2, (uintptr_t)&value, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Returns whether memory is in the heap. Tools such as UCX take memory in the heap for the program's own. */
+/* Returns whether memory is in the heap. CUDA must not return such memory, because tools such as UCX assume that all
+   memory in the heap is the program's own. */
 static int is_in_heap(CUdeviceptr address)
 {
     extern char end;

@@ -1,4 +1,4 @@
-/* Tests that dma-bufs behave as those of Linux in processes that did not export them. */
+/* Tests that emulated dma-bufs behave like those of Linux in processes that receive them from another process. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ static int exported_part(CUdeviceptr *buffer)
     return exported(*buffer + PAGE, SIZE);
 }
 
-/* Sends the descriptor itself, and then its number. */
+/* Sends the descriptor itself over the socket, and then its number, by which the receiver finds it in /proc. */
 static void send_both(int fd)
 {
     CHECK(send_descriptor(sockets[1], fd));
@@ -92,7 +92,7 @@ TEST(outlives_its_exporter)
 }
 
 /* The receiver has a descriptor of the dma-buf, then also a mapping, then only a mapping, and in the last step neither.
-   Only then is the memory free. */
+   The memory is free only after the last step. */
 static void memory_returns_with_the_last_use(void)
 {
     gpu_start(0);
@@ -172,7 +172,8 @@ static void reports_its_own_result(void)
     await(sockets[1]);
 }
 
-/* The argument is the error with which mmap must fail in both processes. Without an argument, mmap must succeed. */
+/* The argument is the error with which mmap of a dma-buf must fail in the exporter and in this process. Without an
+   argument, mmap must succeed. */
 TEST(can_be_mapped_where_its_exporter_can)
 {
     int received[3], error;

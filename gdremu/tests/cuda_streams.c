@@ -31,7 +31,8 @@ GPU_TEST(streams)
 
 static atomic_int released;
 
-/* A host function may wait for its caller, and may not call CUDA. */
+/* A host function, which CUDA calls in the order of a stream. It may wait for another thread. Its call of CUDA must
+   fail. */
 static void wait_until_released(void *result)
 {
     while (!released)
@@ -46,8 +47,8 @@ static void *release(void *unused)
     return unused;
 }
 
-/* Fills memory while another stream has work that is not done. Only with SYNC_MEMOPS does the call wait for its
-   fill. */
+/* Fills memory while another stream has work that is not done. The call waits for the fill, and so for this work, only
+   with SYNC_MEMOPS. */
 static void check_memset(CUdeviceptr buffer, int waits)
 {
     CUresult result = CUDA_SUCCESS;
@@ -120,7 +121,7 @@ GPU_TEST(events)
     CHECK_EQUAL(cuEventDestroy(start), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* Begins a capture, in which a call must fail with this error and make the capture invalid. */
+/* Begins a capture of a stream. Then `call` must fail with this error, and must make the capture invalid. */
 #define CHECK_CAPTURE(stream, mode, call, error)                                                                       \
     do {                                                                                                               \
         CUDA(cuStreamBeginCapture(stream, mode));                                                                      \

@@ -1,4 +1,4 @@
-/* Tests of virtual memory management: one object at two addresses, two adjacent objects, and all refusals. */
+/* Tests of CUDA's virtual memory management: one object at two addresses, two adjacent objects, and calls that fail. */
 #include "cuda_values.h"
 #include "tests.h"
 

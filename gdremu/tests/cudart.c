@@ -73,7 +73,7 @@ TEST(driver_entry_points)
     CHECK_EQUAL(by_version, dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
 }
 
-/* After each reset by the driver, the runtime makes the context again, as on an H200. */
+/* After each reset of the primary context by the driver API, the runtime makes the context again, as on an H200. */
 TEST(reset_by_the_driver)
 {
     CUcontext context;
@@ -190,7 +190,7 @@ static void wait_until_released(void *unused)
         usleep(1000);
 }
 
-/* An error that reports unfinished work does not change the last error. */
+/* cudaErrorNotReady, which reports unfinished work, does not become the thread's last error. */
 TEST(streams)
 {
     cudaStream_t stream;

@@ -8,7 +8,8 @@ use std::{env, fs};
 
 use common::{GDREMU, compile, runtime};
 
-/// Installs the Python wheel with NVIDIA's libcudart, once. If that fails, prints why and returns `None`.
+/// Installs the Python wheel with NVIDIA's libcudart if it is not installed yet, and returns the library's path. If
+/// that fails, prints why and returns `None`.
 fn libcudart(wheel: &str, path: &str) -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel).join("installed");
     if !directory.exists() {
@@ -29,7 +30,8 @@ fn assert_all_pass(wheel: &str, path: &str) {
     let Some(libcudart) = libcudart(wheel, path) else {
         return;
     };
-    // The program includes NVIDIA's headers. Ours replaces the one that belongs to NVIDIA's compiler.
+    // The program includes NVIDIA's headers. They include a header of NVIDIA's compiler, which may be absent, so
+    // tests/cudart has a replacement for it.
     let include = libcudart.parent().unwrap().with_file_name("include");
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cudart");
     let mut arguments = vec![libcudart.as_os_str(), runtime().as_os_str()];

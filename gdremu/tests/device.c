@@ -24,7 +24,7 @@ static void begin(void)
     fd = driver_open();
 }
 
-/* Pins one GPU page of the memory, counted from 0. */
+/* Pins GPU page `n` of the test's memory, counted from 0. */
 static uint64_t pin_page(int n)
 {
     return pinned(fd, memory + (CUdeviceptr)n * GPU_PAGE, GPU_PAGE);
@@ -57,7 +57,7 @@ static void reads(const char *path, const char *wanted)
     CHECK_EQUAL(close(file), 0);
 }
 
-/* Checks the files of the emulated GPUs' PCI devices, and those that --file adds. */
+/* Checks the files of the emulated GPUs' PCI devices, and those that gdremu's option --file adds. */
 TEST(files_of_the_machine)
 {
     static const char link[] = "/sys/bus/pci/devices/0000:2b:00.0/driver";
@@ -131,7 +131,7 @@ TEST(paths)
     CHECK_EQUAL(access("../proc/driver/gdrdrv/params", R_OK), 0);
 }
 
-/* Runs with --gdrdrv-errno EACCES, so that the device cannot be opened. */
+/* Runs with gdremu's option --gdrdrv-errno EACCES, so that the device cannot be opened. */
 TEST(open_is_refused)
 {
     struct statx status;
@@ -334,7 +334,7 @@ TEST(forced_pins)
     CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), (int)expected(2));
     if (expected(2) == 0) {
         unsigned char *va = mapped(fd, v2.handle, GPU_PAGE);
-        CHECK_EQUAL(info_of(fd, v2.handle).wc_mapping, 1); /* The mapping is not cached on any platform. */
+        CHECK_EQUAL(info_of(fd, v2.handle).wc_mapping, 1); /* With FORCE_PCIE, no platform caches the mapping. */
         unmap(va, GPU_PAGE);
     }
     CHECK_EQUAL(find_emulator().pins(), expected(2) == 0);

@@ -20,7 +20,7 @@
         CHECK_EQUAL(errno, (wanted));                                                                                  \
     } while (0)
 
-/* Allocates memory on GPU 0, and handles the faults that its mappings may raise. */
+/* Allocates memory on GPU 0, and installs signal handlers, so that tests can check which accesses fault. */
 static inline CUdeviceptr gpu_memory(size_t size)
 {
     handle_faults();
@@ -36,7 +36,7 @@ static inline uint64_t pinned(int fd, CUdeviceptr address, size_t size)
     return handle;
 }
 
-/* Returns what GET_INFO reports about a pin. Every release has this command. */
+/* Returns what GET_INFO reports about a pin. Every release of gdrdrv has this command. */
 static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
 {
     struct gdrdrv_get_info info = {.handle = handle};

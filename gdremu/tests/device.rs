@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{GDREMU, PLAIN, SANITIZED, built, compile, gdremu, runtime};
 
-/// Tests of the C program, with the options that each needs.
+/// The tests of C programs, each with the options of gdremu that it needs: `OPTIONS -- PROGRAM [TEST ARGUMENTS]`.
 const RUNS: &[&str] = &[
     "-- device paths",
     "--gpus 2 --file /sys/module/no_such_module/version=/proc/sys/kernel/ostype -- device files_of_the_machine",
@@ -97,7 +97,7 @@ fn exit_status_and_signal_of_the_program_are_passed_on() {
     }
 }
 
-/// Runs a static program under gdremu. Returns its status and what it has printed on stderr.
+/// Compiles C code to a static program, and runs it under gdremu. Returns its status and what stderr contains.
 fn run_static(source: &str) -> (Option<i32>, String) {
     runtime();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
@@ -119,7 +119,8 @@ fn static_programs_are_reported_and_end_where_they_load_libcuda() {
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
 }
 
-/// Allocators start only if hooks call no allocator functions, because an allocator calls hooks while it starts.
+/// While a malloc library starts, it calls functions that gdremu hooks, such as mmap. The hooks must not call malloc,
+/// which would then run before it is ready.
 #[test]
 fn allocators_start_under_gdremu() {
     for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"] {

@@ -11,7 +11,8 @@ use std::process::Command;
 
 use common::{built, exports};
 
-/// The first instructions of every export. UCX replaces at most 13 bytes of a function, and can move these elsewhere.
+/// The code with which every exported function begins, `mov eax, 0` three times. UCX replaces at most the first 13
+/// bytes of a function, and can move these instructions elsewhere.
 const MOVABLE: [&str; 3] = ["b8 00 00 00 00"; 3];
 
 /// Runs a tool of binutils on a library, and returns what the tool prints.
@@ -54,7 +55,8 @@ fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable("gdremu-cuda", &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"]);
 }
 
-/// UCX replaces dlopen in the relocated addresses of every loaded object. Its dlopen would run under gdremu's lock.
+/// UCX writes the address of its own dlopen into every loaded library that links with dlopen. gdremu-nvidia must not
+/// call that dlopen, because it holds its lock when it loads libcuda.
 #[test]
 fn functions_of_the_nvidia_provider_can_be_hooked_and_none_uses_dlopen() {
     assert_hookable("gdremu-nvidia", &["cuMemFree_v2", "dlsym", "mmap"]);

@@ -11,7 +11,8 @@ use common::{GDREMU, built, exports, kit};
 
 const COMPUTE_80: &str = "arch=compute_80,code=compute_80";
 
-/// Compiles `tests/nvcc/{source}.cu` with these options, and runs it. Without nvcc, prints why and returns `None`.
+/// Compiles `tests/nvcc/{source}.cu` with these options, and runs it under gdremu. Without nvcc, prints a message and
+/// returns `None`.
 fn run(source: &str, name: &str, options: &[&str]) -> Option<Output> {
     let Some(nvcc) = env::var_os("GDREMU_NVCC").map(PathBuf::from) else {
         eprintln!("skipped: GDREMU_NVCC is not set");
@@ -45,7 +46,7 @@ fn flags_in_host_and_gpu_memory_are_answered() {
     assert_passes("ping_pong", "lz4", &options);
 }
 
-/// Returns the functions of the runtime that a library exports.
+/// Returns the functions of the CUDA runtime that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
     let mut functions = exports(library);
     functions.retain(|function| function.trim_start_matches('_').starts_with("cuda"));
@@ -81,7 +82,7 @@ fn launches_have_attributes_and_grids_have_barriers() {
     }
 }
 
-/// Asserts that gdremu has printed, once for each of these GPU kernels, that it is not run and why.
+/// Asserts that gdremu has printed one message for each of these GPU kernels: that the kernel is not run, and why.
 fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     for (kernel, reason) in kernels {

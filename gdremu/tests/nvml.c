@@ -16,7 +16,7 @@ enum { UNINITIALIZED = 1, INVALID_ARGUMENT, NOT_SUPPORTED, VERSION_MISMATCH = 25
 
 static void *library;
 
-/* Finds a function by its name. All functions return nvmlReturn_t. */
+/* Finds a function of the library by its name. All return nvmlReturn_t, an enumeration, which has the size of int. */
 #define NVML(name) ((int (*)())dlsym(library, #name))
 
 static void libraries_agree(device_t device, int ordinal)

@@ -1,4 +1,5 @@
-//! Calls NVIDIA's libcuda to find the allocation at an address, to make and export memory, and in replaced functions.
+//! Calls NVIDIA's libcuda to find the allocation at an address, and to make and export GPU memory. gdremu's
+//! replacements of libcuda's functions also call the real functions through it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -31,14 +32,14 @@ pub(crate) fn gpu_of(wanted: &AllocationProp) -> Option<c_int> {
     if is_of_gpu { Some(wanted.location.id) } else { None }
 }
 
-/// Returns the properties that the program requests, changed so that the memory can also be exported and pinned.
+/// Changes the properties of the memory that the program requests so that it can also be exported and pinned.
 pub(crate) fn exportable(wanted: AllocationProp) -> AllocationProp {
     AllocationProp { handle_types: wanted.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..wanted }
 }
 
 macro_rules! functions {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// Pointers to functions of libcuda. Calls must be valid for the driver API.
+        /// Pointers to the functions of libcuda. Their contracts are those of CUDA's driver API.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
         pub(crate) struct Cuda {
             $(pub(crate) $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
@@ -111,7 +112,8 @@ impl Failure {
 
 impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
-        // An address that CUDA refuses is the program's mistake, not gdremu's. All other errors are printed.
+        // If an address is not GPU memory, the program has made a mistake, and gets the errno. All other errors are
+        // gdremu's or the driver's, and are also printed.
         if failure.step != NOT_GPU_MEMORY {
             eprintln!("{failure}");
         }
@@ -139,7 +141,7 @@ fn driver_version() -> String {
     }
 }
 
-/// An allocation, or one mapping of VMM (virtual memory management) memory.
+/// A range of GPU memory: an allocation, or one mapping of memory of the VMM (virtual memory management) functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
@@ -150,8 +152,8 @@ pub(crate) struct Allocation {
 impl Cuda {
     /// Returns libcuda, which the first call loads for good. If loading fails, prints a message and returns `None`.
     ///
-    /// Looks up functions by `dlsym`, which this library replaces on x86-64. Callers must hold the lock of `state`, so
-    /// that the replaced `dlsym` returns libcuda's own functions.
+    /// Looks up functions by `dlsym`, which this library replaces on x86-64. Callers must hold the lock of `state`,
+    /// because only then does the replaced `dlsym` return libcuda's own functions.
     pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()
@@ -160,7 +162,8 @@ impl Cuda {
     fn load() -> Option<Cuda> {
         // SAFETY: libc has a function of this name and type, and loading libcuda has no preconditions.
         let library = unsafe {
-            // dlsym finds libc's dlopen, because the dlopen of tools such as UCX would run under the caller's lock.
+            // libc's dlopen is looked up, because tools such as UCX replace dlopen, and theirs must not run while the
+            // caller holds gdremu's lock.
             let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
             let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
             dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
@@ -179,7 +182,7 @@ impl Cuda {
         Ok(gpu)
     }
 
-    /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes.
+    /// Allocates at least `len` bytes of exportable memory on a GPU, and maps them for this GPU.
     pub(crate) fn make_block(&self, gpu: c_int, len: u64) -> Result<Allocation, Status> {
         let location = Location { kind: LOCATION_DEVICE, id: gpu };
         let properties = exportable(AllocationProp { kind: ALLOCATION_PINNED, location, ..Default::default() });
@@ -275,7 +278,7 @@ impl Cuda {
         }
     }
 
-    /// Returns the N of a GPU's `/dev/nvidiaN`.
+    /// Returns the number N in the name of a GPU's device file, `/dev/nvidiaN`.
     pub(crate) fn device_minor(&self, gpu: i32) -> Result<u32, Failure> {
         const STEP: &str = "the search for a GPU";
         let mut device = 0;
@@ -301,7 +304,8 @@ impl Cuda {
         waited.map_err(|failure| failure.status as Status)
     }
 
-    /// Runs `work` in the thread's context. If there is none, uses the GPU's primary context while `work` runs.
+    /// Runs `work` in the thread's current CUDA context. If there is none, makes the GPU's primary context current for
+    /// that time.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
         // SAFETY: the pointers are to live local variables, and the retained context is released below.

@@ -1,6 +1,7 @@
-//! A dlsym that returns the replacements of libcuda's functions.
+//! A dlsym that returns gdremu's replacements of libcuda's functions.
 //!
-//! dlvsym is not replaced: libcuda's symbols have no versions to look up by it. This module finds the real dlsym by it.
+//! dlvsym, which looks up a version of a symbol, is not replaced, because libcuda's symbols have no versions. So this
+//! module can find the real dlsym by it.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
@@ -14,7 +15,8 @@ type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 /// The real dlsym. NULL until [`ours`] runs for the first time.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns a replacement, or jumps to the real dlsym, because RTLD_NEXT and RTLD_DEFAULT depend on the return address.
+/// Returns a replacement, or jumps to the real dlsym. With RTLD_NEXT and RTLD_DEFAULT, the real one looks at its return
+/// address to find out which library calls. After a jump, this is still the program's address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -39,7 +41,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     )
 }
 
-/// Returns the replacement of the function that dlsym would find, or NULL.
+/// Returns the replacement of the function that the real dlsym would find; NULL if it has no replacement.
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
     // SAFETY: dlsym's argument ends with a NUL byte, and the caller's arguments are passed on unchanged.
@@ -49,7 +51,7 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
             && !state::is_held_here()
             && !real(handle, name).is_null()
         {
-            return ours; // The real dlsym finds the function, so `handle` includes a libcuda.
+            return ours; // The real dlsym finds the function, so `handle` is libcuda or depends on it.
         }
     }
     ptr::null_mut()
@@ -66,7 +68,7 @@ fn real() -> DlSym {
 }
 
 fn find_real() -> *mut c_void {
-    // These are the symbol's version in glibc 2.34 and later, and its version in older ones on x86-64.
+    // These are the versions of the symbol dlsym in glibc 2.34 and later, and in older ones on x86-64.
     for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
         // SAFETY: both end with a NUL byte.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };

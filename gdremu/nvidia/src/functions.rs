@@ -12,10 +12,11 @@ use crate::{gpus, replaced, state};
 /// The CUresult CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 const NO_LIBCUDA: Status = 303;
 
-/// Runs the body of a replacement with the real functions, unless `--fault` makes this call fail.
+/// Runs the body of a replaced function, which gets the real functions. Fails without running it if gdremu's option
+/// `--fault` makes this call fail.
 fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
-    // The lock is held, because only then does our dlsym find the real functions.
+    // The lock that `enter` takes is held here, because only then does our dlsym find the real functions.
     let cuda = Cuda::get();
     if let Some(process) = &mut process
         && let Some(fault) = process.faults.take(name)
@@ -33,7 +34,8 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     call("cuMemAlloc", |cuda| {
         if !address.is_null() && size > 0 {
             let gpu = cuda.current_gpu()?;
-            // If libcuda calls this function under gdremu's lock, `enter` returns `None`, and the real one runs.
+            // If libcuda itself calls this function while gdremu holds its lock, `enter` returns `None`, and the real
+            // function runs.
             if let Some(mut process) = state::enter() {
                 let va = gpus(&mut process).alloc(cuda, gpu, size as u64)?;
                 // SAFETY: the argument is the program's, which must be valid for CUDA.
@@ -46,12 +48,12 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-/// Returns the buffer of the replaced cuMemAlloc that contains an address.
+/// Returns the buffer that contains an address, if the replaced cuMemAlloc made it.
 fn buffer(va: u64) -> Option<Buffer> {
     gpus(&mut state::enter()?).buffers.find(va)
 }
 
-/// Returns the GPU of the buffer of the replaced cuMemAlloc that starts at an address.
+/// Returns the GPU of the buffer that starts at an address, if the replaced cuMemAlloc made it.
 fn gpu_of(va: u64) -> Option<i32> {
     gpus(&mut state::enter()?).buffers.kind_of(va)
 }
@@ -91,8 +93,8 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
 
 const SYNC_MEMOPS: u32 = 6;
 
-/// Accepts SYNC_MEMOPS for buffers of the replaced cuMemAlloc, because programs that set it must not fail. CUDA would
-/// refuse it. Small copies of these buffers stay asynchronous, see `gdremu/README.md`.
+/// Accepts the attribute SYNC_MEMOPS for buffers of the replaced cuMemAlloc. CUDA would refuse it for their memory, and
+/// programs that set it would fail. Small copies of these buffers stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {

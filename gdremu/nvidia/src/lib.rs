@@ -1,5 +1,5 @@
-//! The preload library for programs on real GPUs without gdrdrv, a laboratory tool. libc hooks serve /dev/gdrdrv,
-//! and some functions of libcuda are replaced, because memory must be exportable to be pinned.
+//! The preload library for programs on real GPUs without gdrdrv, for use in laboratories. Hooks of libc functions
+//! emulate /dev/gdrdrv. Some functions of libcuda are replaced, because only exportable memory can be pinned here.
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
@@ -18,13 +18,13 @@ mod provider;
 mod replaced;
 mod rm;
 
-// Using gdremu_preload also links its exports into this library.
+// Using gdremu_preload also links the libc hooks that it exports into this library.
 use gdremu_core::config;
 use gdremu_preload::state::{self, Guard};
 
 use provider::NvidiaProvider;
 
-/// Returns the memory of real GPUs. The first call replaces the emulated GPUs of this process by it.
+/// Returns the provider of real GPU memory. The first call replaces this process's provider of emulated GPUs by it.
 fn gpus(process: &mut Guard) -> &mut NvidiaProvider {
     if process.gpu.as_kind::<NvidiaProvider>().is_none() {
         process.gpu = Box::<NvidiaProvider>::default();
@@ -33,7 +33,7 @@ fn gpus(process: &mut Guard) -> &mut NvidiaProvider {
 }
 
 extern "C" fn loaded() {
-    // Without the variable, gdremu has not started this process.
+    // gdremu sets this variable for the programs that it starts. In other processes, this library does nothing.
     if std::env::var_os(config::VARIABLE).is_some() {
         gpus(&mut state::lock());
     }

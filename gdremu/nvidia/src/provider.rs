@@ -1,7 +1,7 @@
-//! The memory of real GPUs behind the emulated driver: finds the allocations behind a range, keeps them, maps them.
+//! The memory of real GPUs behind the emulated driver: finds the allocation that a pin covers, keeps it, and maps it.
 //!
-//! Only memory that CUDA can export can be pinned: VMM (virtual memory management) allocations with POSIX file
-//! descriptors. So gdremu replaces the program's other allocations by these.
+//! Only memory that CUDA can export can be pinned, which means VMM (virtual memory management) allocations that can be
+//! exported as file descriptors. So gdremu makes such allocations when the program requests others.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::rm::{Client, Memory};
 
 #[derive(Default)]
 pub(crate) struct NvidiaProvider {
-    /// The buffers of the replaced cuMemAlloc. Their kind is CUDA's number of their GPU.
+    /// The buffers that the replaced cuMemAlloc made, each with CUDA's number of its GPU.
     pub(crate) buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
-    /// Our clients of the resource manager, by CUDA's number of the GPU.
+    /// Our connections to the GPU driver's resource manager, by CUDA's number of the GPU.
     clients: BTreeMap<i32, Arc<Client>>,
     tables_made: u64,
 }
@@ -33,7 +33,7 @@ struct Table {
     len: u64,
     persistent: bool,
     memory: Memory,
-    /// The offset of `va` in its allocation.
+    /// The offset of `va`, the start of the pinned range, in its allocation.
     offset: u64,
 }
 
@@ -44,7 +44,7 @@ impl Table {
 }
 
 impl NvidiaProvider {
-    /// Allocates memory that can be pinned, and otherwise does what cuMemAlloc does. `gpu` is CUDA's number.
+    /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number of the GPU.
     pub(crate) fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         if let Some(va) = self.buffers.take(gpu, len, 0) {
             return Ok(va);
@@ -83,7 +83,7 @@ impl NvidiaProvider {
         let offset = va - allocation.base;
         let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens) || !len.is_multiple_of(GPU_PAGE);
         let mut pages = (va..va.saturating_add(len)).step_by(GPU_PAGE as usize);
-        // The GPU driver only accepts a range that is inside one allocation.
+        // As with the GPU driver, a range must be inside one allocation, and each of its pages must have a live buffer.
         if is_wrong || len > allocation.len - offset || pages.any(|page| self.buffers.is_dead(page)) {
             return Err(Failure::refused(NOT_GPU_MEMORY, 0));
         }
@@ -92,8 +92,8 @@ impl NvidiaProvider {
         Ok(Table { va, len, persistent, memory: client.import(&exported)?, offset })
     }
 
-    /// Opens the GPU as soon as the program has memory on it. If the first pin opened the GPU, the descriptors that
-    /// stay open after the unpin would look like a leak.
+    /// Opens the GPU's device files as soon as the program has memory on it. They stay open. If the first pin opened
+    /// them, a test that counts descriptors before the pin and after the unpin would report a leak.
     pub(crate) fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()
@@ -103,7 +103,7 @@ impl NvidiaProvider {
         }
     }
 
-    /// Returns the client for a GPU. `exported` is memory of this GPU.
+    /// Returns the client of the resource manager for a GPU. `exported` is a descriptor of memory of this GPU.
     fn client(&mut self, libcuda: &Cuda, gpu: i32, exported: &File) -> Result<Arc<Client>, Failure> {
         if let Some(client) = self.clients.get(&gpu) {
             return Ok(client.clone());
@@ -117,7 +117,7 @@ impl NvidiaProvider {
 impl Provider for NvidiaProvider {
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
         if request.force_pcie {
-            return Err(Errno::ENOTSUPP); // A GPU without a coherent link also refuses the flag.
+            return Err(Errno::ENOTSUPP); // The GPU driver also refuses this for GPUs without a coherent link.
         }
         let table = self.pin(request)?;
         self.tables_made += 1;

@@ -1,5 +1,5 @@
-//! The GPU driver's resource manager, as far as it is needed to map exported GPU memory through BAR1. Its commands are
-//! ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
+//! The commands of the GPU driver's resource manager that map exported GPU memory for the CPU, through the GPU's PCI
+//! BAR1. They are ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
 //!
 //! NVIDIA documents none of this and may change it in any driver. So each status is checked, and errors name the step.
 
@@ -14,28 +14,30 @@ use gdremu_core::gpu::mmap::out_of_the_way;
 
 use crate::cuda::Failure;
 
-/// Handles that gdremu chooses for its objects.
+/// The handles, freely chosen by gdremu, of its objects in the resource manager. Imported memory gets those from
+/// `FIRST_MEMORY` on.
 const DEVICE: u32 = 0x6764_0001;
 const SUBDEVICE: u32 = 0x6764_0002;
 const FIRST_MEMORY: u32 = 0x6764_1000;
 
-/// The number of the ioctl that registers a device file with the control device.
+/// The number of the ioctl that registers an open `/dev/nvidiaN` with an open `/dev/nvidiactl`.
 const REGISTER: u8 = 201;
 
 const CLASS_CLIENT: u32 = 0x41;
 const CLASS_DEVICE: u32 = 0x80;
 const CLASS_SUBDEVICE: u32 = 0x2080;
 
-/// The control command of a client that finds the device of an exported descriptor.
+/// The control command that returns the GPU of an exported descriptor of GPU memory.
 const GET_EXPORT_INFO: u32 = 0x3d08;
-/// The control command of a client that imports an exported descriptor.
+/// The control command that imports GPU memory from an exported descriptor.
 const IMPORT: u32 = 0x3d0c;
 
-/// Statuses for a lack of resources or memory. Mostly, BAR1 has no room.
+/// Statuses of the driver for a lack of resources or memory. The usual cause is that BAR1 has no room left.
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
-/// Declares the arguments of ioctl commands by command number and argument size. Their `call` makes the ioctl.
+/// Declares a struct for the argument of each ioctl command, from the command's number, the argument's size and its
+/// fields. The struct's function `call` makes the ioctl.
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ };)*) => {$(
         $(#[$doc])*
@@ -62,7 +64,7 @@ commands! {
         client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32
     };
     Free = 0x29, 16 { root: u32, parent: u32, object: u32, status: u32 };
-    /// Prepares a mapping, which mmap of `fd` then makes.
+    /// Prepares a mapping of memory. A later mmap of `fd` makes the mapping.
     MapMemory = 0x4e, 56 {
         client: u32, device: u32, memory: u32, _pad: u32, offset: u64, length: u64, linear: u64, status: u32,
         flags: u32, fd: i32, _tail: u32
@@ -90,15 +92,15 @@ struct ImportObjects {
 
 const _: () = assert!(size_of::<ExportInfo>() == 80 && size_of::<ImportObjects>() == 652);
 
-/// A client of the resource manager for one GPU. Dropping the client frees all its objects.
+/// A connection to the resource manager for one GPU. Dropping it frees all its objects there.
 pub(crate) struct Client {
     control: File,
-    /// A device file that is registered with `control`. It stays open as long as `control`.
+    /// An open `/dev/nvidiaN` that is registered with `control`. It must stay open as long as `control`.
     _device: File,
     path: String,
     root: u32,
     memories: AtomicU32,
-    /// The process that made the client. A forked child does not free the memory.
+    /// The process that made the client. A forked child does not free the imported memory, which is its parent's.
     owner: u32,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct Memory {
 }
 
 impl Client {
-    /// Makes a client for the GPU `/dev/nvidia{minor}`. `exported` is memory of this GPU.
+    /// Makes a client for the GPU `/dev/nvidia{minor}`. `exported` is a descriptor of memory of this GPU.
     pub(crate) fn new(minor: u32, exported: &impl AsRawFd) -> Result<Client, Failure> {
         let control: File = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
@@ -121,7 +123,7 @@ impl Client {
         let fd = exported.as_raw_fd();
         let mut info = ExportInfo { fd, device_instance: 0, gpu_instance: 0, max_objects: 0, metadata: [0; 64] };
         send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
-        // The first parameter of a device is its instance. The others keep their defaults.
+        // The first parameter of a device object is the number of the GPU. The others are 0, the default.
         let mut params = [0_u32; 14];
         params[0] = info.device_instance;
         let device_object = Alloc { root, parent: root, object: DEVICE, class: CLASS_DEVICE, ..Default::default() };
@@ -151,7 +153,7 @@ impl Client {
 impl Memory {
     /// Returns a file whose mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
-        // The GPU driver keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
+        // The GPU driver stores with a descriptor which memory its mmap maps, so each mapping has its own descriptor.
         let fresh = open(&self.client.path)?;
         let mut map = MapMemory {
             client: self.client.root,
@@ -202,7 +204,7 @@ fn send<T>(control: &File, step: &'static str, client: u32, command: u32, params
     message.call(control, step)
 }
 
-/// Turns a status of the driver into a result.
+/// Turns a status of the driver into a result. `step` names what was tried, for the error message.
 fn check(step: &'static str, status: u32) -> Result<(), Failure> {
     match status {
         0 => Ok(()),

@@ -1,4 +1,5 @@
-//! Records the driver calls of this process, by name for tests, and in the file of `--trace`.
+//! Records the calls of this process to the emulated driver: keeps their names for tests, and writes each call with its
+//! arguments and result to the file of gdremu's option `--trace`.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -51,7 +52,8 @@ impl Calls {
             "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
              \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
         );
-        // Each line opens the file, to hide the descriptor from the program. A failed write must not stop the program.
+        // The file is opened for each line, so that the program never meets an open descriptor of it. A failed write
+        // must not stop the program.
         if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
             let _ = file.write_all(line.as_bytes());
         }

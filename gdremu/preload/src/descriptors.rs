@@ -1,5 +1,6 @@
-//! The descriptors of devices and of exported GPU memory that this process has made. Each is a descriptor of a record,
-//! a locked file in the session directory ([`gdremu_core::session`]), so Linux tracks all its uses.
+//! The descriptors of emulated devices and of exported GPU memory (dma-bufs) that this process has made. Each stands
+//! for a locked file, its record, in a directory that all processes under one gdremu share ([`gdremu_core::session`]).
+//! The lock shows whether any process still uses the descriptor.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -23,26 +24,28 @@ pub(crate) enum Kind {
     Device,
     /// A device that another process opened.
     Foreign,
-    /// A dma-buf that this process exported. Its memory lives while the dma-buf is mapped or has an open descriptor.
+    /// A dma-buf that this process exported. Its memory stays while the dma-buf is mapped or has an open descriptor.
     Export(PageTableId),
     /// A dma-buf that another process exported, or this one before it executed another program.
     Received,
 }
 
-/// A device or dma-buf that may still be in use. Received dma-bufs are here only while they are mapped.
+/// A device or dma-buf that may still be in use. A dma-buf that another process exported is kept here only while this
+/// process maps it.
 struct Made {
     kind: Kind,
     record: Record,
-    /// The address at which a page of the record's file is mapped while the device is mapped. This keeps the file open,
-    /// as a mapping of a real device does.
+    /// While the program maps the device, a page of the file behind its descriptor is mapped at this address. So that
+    /// file stays open even if the program closes the descriptor, as a real device does while it is mapped.
     anchor: Option<usize>,
-    /// True if the parent process made the descriptor. Then the parent also releases it.
+    /// True if the parent process made the descriptor. Then the parent, not this process, also frees the memory.
     inherited: bool,
 }
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// This is not a HashMap: glibc 2.41 maps memory for its random keys, and some programs limit their locked memory.
+    /// This is not a HashMap, because that needs random keys, and glibc 2.41 maps memory to make them. In programs with
+    /// a limit of locked memory, that may fail.
     made: BTreeMap<Identity, Made>,
 }
 
@@ -63,13 +66,15 @@ impl Descriptors {
         Ok((fd, identity))
     }
 
-    /// Makes a descriptor for GPU memory. The descriptor takes over the caller's reference to the memory.
+    /// Makes a dma-buf descriptor for GPU memory. The descriptor takes over the caller's reference to the memory.
     pub(crate) fn add_export(&mut self, export: PageTableId, len: u64, gpu: &mut HostProvider) -> Result<c_int, Errno> {
-        // The record is as long as the memory, because lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
+        // The file behind the descriptor is as long as the memory, because lseek(fd, 0, SEEK_END) on a dma-buf returns
+        // its size.
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
         let (memory, memory_file) = gpu.exported(export)?;
-        // If this fails, other processes cannot map the memory, and get an error.
+        // The gdremu command keeps the memory, and other processes get it from there. If this fails, they get an error
+        // when they map the memory.
         let _ = keeper::keep(self.session, record.name(), memory, memory_file);
         let fd = file.into_raw_fd();
         self.add(identity, record, Kind::Export(export), fd);
@@ -91,7 +96,7 @@ impl Descriptors {
         })
     }
 
-    /// Makes Linux count a mapping of a received dma-buf in this process as a use of the dma-buf.
+    /// Does the same as [`Self::anchor`] for a dma-buf that another process exported.
     pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
         let path = path_of(fd).unwrap_or_default();
         if let Some((session, name)) = Session::of_export(&path) {
@@ -101,7 +106,8 @@ impl Descriptors {
         }
     }
 
-    /// Makes a descriptor keep its dma-buf alive. A descriptor opened through /proc/PID/fd has no lock by itself.
+    /// Makes a descriptor keep its dma-buf alive, by a lock on the file behind it. A descriptor that was opened through
+    /// /proc/PID/fd has no lock yet.
     pub(crate) fn hold(&self, fd: c_int) {
         if let Some((_, Kind::Export(_) | Kind::Received)) = self.find(fd) {
             // SAFETY: the call accesses no memory.
@@ -109,7 +115,8 @@ impl Descriptors {
         }
     }
 
-    /// Returns the device or dma-buf of a descriptor. The file behind the descriptor identifies it, not the number.
+    /// Returns the device or dma-buf of a descriptor. The file behind the descriptor identifies it, because the number
+    /// may stand for another file by now.
     pub(crate) fn find(&self, fd: c_int) -> Option<(Identity, Kind)> {
         let status = file_status(fd)?;
         let identity = (status.st_dev, status.st_ino);
@@ -131,7 +138,8 @@ impl Descriptors {
         self.made.keys().copied().collect()
     }
 
-    /// Makes Linux count a mapping of a device in this process as a use of the device.
+    /// Maps a page of the file behind a device's descriptor. So that file stays in use while the program maps the
+    /// device, even if it closes the descriptor.
     pub(crate) fn anchor(&mut self, fd: c_int, identity: Identity) {
         let Some(device @ Made { anchor: None, .. }) = self.made.get_mut(&identity) else {
             return;
@@ -146,11 +154,12 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Removes an unmapped device or dma-buf, unless a process has it open. Received dma-bufs are always removed.
+    /// Removes a device or dma-buf that this process does not map, unless a process has it open. Removes dma-bufs that
+    /// another process exported even then.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
-            // SAFETY: this is the anchor's own page, which no code accesses.
+            // SAFETY: `anchor` has mapped this page, which no code accesses.
             unsafe { next::munmap()(anchor as *mut _, 1) };
         }
         if made.kind != Kind::Received {
@@ -168,7 +177,8 @@ impl Descriptors {
         }
     }
 
-    /// Forgets devices in a forked child, since they are the parent's. The child may use exports that it inherited.
+    /// Forgets devices in a forked child, since they are the parent's. Keeps the dma-bufs that the parent exported,
+    /// because the child may use its copies of their descriptors.
     pub(crate) fn after_fork(&mut self) {
         self.made.retain(|_, made| matches!(made.kind, Kind::Export(_)));
         self.made.values_mut().for_each(|export| export.inherited = true);

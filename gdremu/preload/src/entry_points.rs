@@ -1,10 +1,10 @@
-//! The macros that export functions to programs, and the functions for tests.
+//! The macros that export functions to programs, and the exports of the functions that only tests call.
 
 /// Exports a function under a given name.
 ///
-/// The exported symbol is a short routine that jumps to the function. Tools that hook functions overwrite their first
-/// instructions and run these elsewhere. UCX overwrites up to 13 bytes, and can move only a few kinds of instructions.
-/// The routine begins with such instructions, but a compiler may begin a function with any.
+/// The exported symbol is a short routine that jumps to the function. Tools that hook a function overwrite its first
+/// instructions, and run copies of these elsewhere. UCX overwrites up to 13 bytes, and can copy only a few kinds of
+/// instructions. The routine begins with such instructions, but a compiler may begin a function with any.
 #[macro_export]
 macro_rules! entry_point {
     ($symbol:ident = $function:path) => {
@@ -16,7 +16,7 @@ macro_rules! entry_point {
         pub(crate) extern "C" fn $symbol() {
             #[cfg(target_arch = "x86_64")]
             ::std::arch::naked_asm!(
-                "mov eax, 0", // Each has five bytes. No function here expects anything in eax.
+                "mov eax, 0", // Each of these instructions has five bytes, and changes no argument of the function.
                 "mov eax, 0",
                 "mov eax, 0",
                 "jmp {function}",

@@ -1,4 +1,4 @@
-//! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`, as ../README.md describes them.
+//! Functions by which tests examine the emulation. Tests find them by `dlsym(RTLD_DEFAULT, …)`, see gdremu/README.md.
 #![forbid(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_long};
@@ -23,7 +23,7 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().calls.take().as_ptr()
 }
 
-/// Returns the number of pins. With the real gdrdrv it is -1 if the module does not report the number.
+/// Returns the number of pins. With the real gdrdrv, returns -1 if its file in /proc cannot be read.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
         return std::fs::read_to_string(REFCOUNT).unwrap_or_default().trim().parse().unwrap_or(-1);

@@ -1,4 +1,5 @@
-//! gdremu's own memory. Hooks must not call the program's malloc, which calls hooks while it starts or holds its locks.
+//! The allocator of gdremu's own memory. Hooks must not call the program's malloc, because malloc itself calls hooked
+//! functions, such as mmap, while it starts or holds its locks.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -14,7 +15,8 @@ struct Heap(Mutex<Dlmalloc<Pages>>);
 #[global_allocator]
 static HEAP: Heap = Heap(Mutex::new(reserved()));
 
-/// Returns a heap that takes address space in large pieces, so programs that limit or measure it rarely see a change.
+/// Returns a heap that takes address space in pieces of 16 MiB. So programs that measure their address space
+/// rarely see it grow.
 const fn reserved() -> Dlmalloc<Pages> {
     let mut heap = Dlmalloc::new_with_allocator(Pages::new());
     assert!(heap.set_granularity(16 << 20));
@@ -25,13 +27,14 @@ thread_local! {
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Dlmalloc<Pages>>>>> = const { Cell::new(None) };
 }
 
-/// Keeps other threads from allocating, so that a forked child finds the heap in a state that it can use.
+/// Takes the lock of the heap for the time of a fork. If another thread held it at the fork, no thread of the child
+/// would ever release it.
 pub(crate) fn before_fork() {
     OVER_FORK.set(Some(ManuallyDrop::new(HEAP.get())));
 }
 
-/// Registers this heap with LeakSanitizer, if the program has it. Rust's std stores pointers in this heap to memory
-/// that it allocates by malloc for threads. LeakSanitizer must find them, or it reports leaks.
+/// Registers this heap with LeakSanitizer, if the program has it. Rust's std allocates memory for threads by malloc,
+/// and stores pointers to it in this heap. If LeakSanitizer did not search the heap, it would report that memory.
 pub(crate) fn show_to_leak_sanitizer() {
     // SAFETY: the name ends with a NUL byte.
     let register = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr()) };
@@ -48,7 +51,7 @@ pub(crate) fn show_to_leak_sanitizer() {
     }
 }
 
-/// Lets other threads allocate again. This is called in the parent and in the child.
+/// Releases the lock of the heap after a fork, in the parent and in the child.
 pub(crate) fn after_fork() {
     drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
 }
@@ -87,7 +90,7 @@ type Register = extern "C" fn(*mut u8, usize);
 /// Gets pages from Linux by system calls, because the functions of libc are hooked.
 struct Pages {
     register: Option<Register>,
-    /// The regions that were mapped before `register` was known.
+    /// The regions that were mapped before `register` was set. `show_to_leak_sanitizer` registers them.
     early: [Cell<(*mut u8, usize)>; 8],
 }
 

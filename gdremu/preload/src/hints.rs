@@ -1,12 +1,13 @@
-//! Hints by which hooks skip calls that do not concern the emulation, without a lock.
+//! Hints by which the hooks of libc functions recognize, without a lock, calls that do not concern the emulation.
 #![forbid(unsafe_code)]
 
-/// Descriptors that may be devices or dma-bufs. Only fstat identifies them, as they come and go unknown to the hooks.
+/// Descriptors that may be emulated devices or dma-bufs. Only fstat identifies those surely, because programs can also
+/// open and close descriptors by calls without a hook.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The number of descriptors that Linux allows by default. Higher ones always count as possible devices.
+    /// Linux gives a process at most this many descriptors by default. Higher ones always count as possible devices.
     const MAX: usize = 1 << 20;
 
     static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];
@@ -40,7 +41,7 @@ pub(crate) mod device_fds {
     }
 }
 
-/// The lowest and the highest address at which pins are mapped. This is only a hint.
+/// The lowest and the highest address at which pins are mapped. Other memory may be mapped between them.
 pub(crate) mod mapped_range {
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,5 @@
-//! The part that both preload libraries share. Programs load `cuda/` for emulated GPUs, or `nvidia/` for real ones.
+//! The code that both preload libraries of gdremu share. Programs load the library in `cuda/`, which emulates GPUs, or
+//! the one in `nvidia/`, which uses real GPUs.
 //!
 //! ```text
 //! entry_points    the macros that export functions, and those exported for tests
@@ -7,7 +8,7 @@
 //!   refused       GPU kernels that are not run
 //! state           the lock that protects `process`
 //!   process       the emulated driver and GPUs of this process
-//!     descriptors     open devices and exported GPU memory: their records in the session directory
+//!     descriptors     open devices and exported GPU memory, and the locked files that stand for them
 //!     calls           the log of driver calls
 //!     refcount        files from which programs read the number of pinned page tables
 //!     hints           descriptors and addresses that may concern hooks, which read these hints without the lock

@@ -1,4 +1,5 @@
-//! The table of hooked functions, and the next definition of each: libc's or that of a library searched before libc.
+//! The table of the libc functions that gdremu replaces (hooks), and the next definition of each, which the hook calls:
+//! libc's, or that of another preloaded library.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::marker::PhantomData;
@@ -9,7 +10,7 @@ use libc::{DIR, FILE, off_t, size_t, ssize_t};
 
 use crate::system::say;
 
-/// A path or other text of the program. It is NULL, or ends with a NUL byte.
+/// A pointer from the program to a path or other text. It is NULL, or the text ends with a NUL byte.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
@@ -39,8 +40,9 @@ pub(crate) type Statx = *mut libc::statx;
 /// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
 /// ```
 ///
-/// An entry begins with one function's names. An argument behind the semicolon is variable: the hook reads it even if
-/// it was not passed. The expression is the hook's body, and `next` is the called name's next definition.
+/// An entry begins with all names of one function. An argument after the semicolon is optional in C (`...`). The hook
+/// reads it even if it was not passed. The expression is the hook's body. In it, `next` is the function of the called
+/// name that would run without gdremu.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int
@@ -73,7 +75,7 @@ macro_rules! hooks {
             => files::open(AT_FDCWD, path, flags, |path| next(path, flags, mode));
         openat, openat64 (dirfd: c_int, path: Text, flags: c_int; mode: mode_t) -> c_int
             => files::open(dirfd, path, flags, |path| next(dirfd, path, flags, mode));
-        // Programs that are built with _FORTIFY_SOURCE call these.
+        // Programs that are built with _FORTIFY_SOURCE call these instead of open and openat.
         __open_2, __open64_2 (path: Text, flags: c_int) -> c_int
             => files::open(AT_FDCWD, path, flags, |path| next(path, flags));
         __openat_2, __openat64_2 (dirfd: c_int, path: Text, flags: c_int) -> c_int
@@ -118,7 +120,7 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: `name` ends with a NUL byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
-        // A hook cannot work without the function behind it.
+        // The hook needs the function that it replaces, so the program cannot continue.
         let name = name.to_str().unwrap_or_default();
         say(&["gdremu: the program calls ", name, ", which this system's C library does not have\n"]);
         std::process::abort();
@@ -127,7 +129,8 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// Defines a function for each hooked name. It returns the next definition of the name.
+/// Defines a function for each hooked name, which returns the function that programs would call without gdremu: the
+/// next definition of the name in the order in which the loader searches libraries.
 macro_rules! next {
     ($_next:ident; $($($name:ident),* ($($arguments:tt)*) -> $result:ty => $_body:expr;)*) => {
         $(next! { @each ($($arguments)*) $result, $($name)* })*
@@ -154,7 +157,7 @@ macro_rules! next {
 
 hooks!(next);
 
-/// Looks up the most frequent functions, so that later calls need no lookup.
+/// Looks up the real definitions of the most frequent functions, so that later calls need no lookup.
 pub(crate) fn warm_up() {
     let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl(), read());
 }

@@ -1,4 +1,4 @@
-//! The emulated driver and GPUs of this process, for every call of a program that concerns them.
+//! The emulated driver and GPUs of this process. The hooks of libc functions call them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -23,11 +23,11 @@ use crate::settings;
 pub struct EmulatedProcess {
     pub config: &'static Config,
     pub driver: Driver,
-    /// The provider of GPU memory. It emulates GPUs until the library for real GPUs replaces it.
+    /// The provider of GPU memory. It emulates GPUs, unless the preload library for real GPUs has replaced it.
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
-    /// When there are this many descriptors, gdremu searches for closed ones.
+    /// When there are this many devices and dma-bufs, `export` searches for those that the program has closed.
     reap_at: usize,
     pub(crate) calls: Calls,
     refused: BTreeSet<String>,
@@ -61,7 +61,7 @@ impl EmulatedProcess {
         })
     }
 
-    /// Runs an ioctl with gdrdrv's type byte on a device of this process.
+    /// Runs an ioctl, whose number has the type byte of gdrdrv's commands, on a device that this process opened.
     pub(crate) fn ioctl(&mut self, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let command = Command::from_number(number);
         let name = match command {
@@ -99,7 +99,7 @@ impl EmulatedProcess {
         self.publish_pins(file);
     }
 
-    /// Maps a device, or a dma-buf.
+    /// Runs an mmap of a descriptor of an emulated device or of a dma-buf.
     pub(crate) fn mmap(&mut self, fd: c_int, of: (Identity, Kind), request: &MapRequest) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
@@ -132,7 +132,7 @@ impl EmulatedProcess {
 
     pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
-        // As in Linux, a close that fails has closed the descriptor.
+        // The descriptor is closed even if a fault is due, because in Linux a close that fails has closed it, too.
         let result = match (run(), self.faults.take("close")) {
             (Ok(()), Some(errno)) => Err(errno),
             (closed, _) => closed,
@@ -142,9 +142,11 @@ impl EmulatedProcess {
         result
     }
 
-    /// Makes a descriptor of GPU memory that takes over the caller's reference. On failure, releases the reference.
+    /// Makes a dma-buf descriptor of GPU memory. It takes over the caller's reference to the memory. On failure, the
+    /// reference is released.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // A search makes a system call per descriptor, so the next one starts only at twice the number of descriptors.
+        // The search for closed devices and dma-bufs makes a system call for each. So the next one is made only when
+        // their number has doubled.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();
@@ -157,7 +159,7 @@ impl EmulatedProcess {
         exported
     }
 
-    /// Runs a call that unmaps an address range or maps other memory there. Updates the mappings that were there.
+    /// Runs a call that unmaps an address range or maps other memory there. Then forgets the mappings of pins there.
     pub(crate) fn take_away(
         &mut self,
         name: &'static str,
@@ -188,12 +190,12 @@ impl EmulatedProcess {
         self.publish_bounds();
     }
 
-    /// Publishes the lowest and highest mapped address, by which the hooks skip unrelated calls.
+    /// Publishes the lowest and highest mapped address, so that hooks need no lock for calls outside this range.
     fn publish_bounds(&self) {
         mapped_range::set(self.driver.vmas.bounds());
     }
 
-    /// Ends pins that are not persistent, because their memory was freed.
+    /// Ends the pins of these page tables, because the program has freed their memory.
     pub fn revoke(&mut self, tables: &[PageTableId]) {
         if tables.is_empty() {
             return;
@@ -206,7 +208,7 @@ impl EmulatedProcess {
         }
     }
 
-    /// Releases devices and dma-bufs that are no longer open or mapped in any process.
+    /// Releases a device or dma-buf if no process has it open or maps it any more.
     pub(crate) fn reap(&mut self, file: Identity) {
         if self.driver.vmas.shows(file) {
             return;
@@ -218,7 +220,7 @@ impl EmulatedProcess {
         }
     }
 
-    /// Releases all devices and memory that are no longer open, however they were closed.
+    /// Releases all devices and dma-bufs that are no longer in use, even if no hook saw that they were closed.
     pub fn reap_all(&mut self) {
         for file in self.descriptors.all() {
             self.reap(file);
@@ -240,13 +242,13 @@ impl EmulatedProcess {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
     }
 
-    /// Records that a GPU kernel is not run. Returns whether this was not recorded in this process before.
+    /// Records that gdremu does not run a GPU kernel. Returns true the first time that this process records its name.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
         self.config.session.record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())
     }
 
-    /// Makes a driver call unless a fault is due, and logs it.
+    /// Makes a driver call and records it. If gdremu's option `--fault` makes this call fail, only records the failure.
     fn call<T: Copy + TryInto<u64>>(
         &mut self,
         name: &'static str,

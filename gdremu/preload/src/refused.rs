@@ -1,11 +1,11 @@
-//! Reports GPU kernels that are not run.
+//! Reports GPU kernels that the program launches, but that gdremu cannot run.
 
 use gdremu_core::config::Unsupported;
 
 use crate::state;
 
-/// Prints the name of a GPU kernel that is not run, and why, once per name and process. Ends the process, unless
-/// `--unsupported` says otherwise. Must not be called while the thread holds the lock of [`state`].
+/// Prints the name of a GPU kernel that gdremu does not run, and why, once per name and process. Then ends the process,
+/// except with gdremu's option `--unsupported warn`. Must not be called while the thread holds the lock of [`state`].
 pub fn kernel(name: &str, why: &str) {
     let mut process = state::lock();
     let action = process.config.unsupported;

@@ -1,4 +1,5 @@
-//! The configuration and the session of this process, from its environment.
+//! The configuration of this process, and the directory that it shares with all processes of one run of gdremu (the
+//! session). Both come from an environment variable.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -15,7 +16,7 @@ pub(crate) fn config() -> &'static Config {
     })
 }
 
-/// Returns the session, or `None` if gdremu has not started this process.
+/// Returns the directory that all processes of one gdremu share, or `None` if gdremu has not started this process.
 pub(crate) fn session() -> Option<&'static Session> {
     Some(&read().as_ref().ok()?.session)
 }

@@ -1,5 +1,5 @@
-//! The state of this process behind one lock. The state is made on first use, so that a hook called before any
-//! constructor finds it. While a thread holds the lock, its own libc calls pass through the hooks untouched.
+//! The emulated driver and GPUs of this process, behind one lock. They are made on first use, because hooks may be
+//! called before any constructor runs. While a thread holds the lock, hooks do not change the thread's libc calls.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -14,7 +14,8 @@ static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 thread_local! {
     /// True while this thread holds the lock.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// The lock, which is held during a fork, so that the child gets it in a state that it can use.
+    /// The guard of the lock, which the forking thread holds during a fork. If another thread held it at the fork, no
+    /// thread of the child could ever release it.
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Option<EmulatedProcess>>>>> = const { Cell::new(None) };
 }
 
@@ -55,7 +56,8 @@ pub fn lock() -> Guard {
     Guard(process)
 }
 
-/// Takes the lock for a hook. Returns `None` within calls that the emulation itself makes.
+/// Takes the lock for a hook. Returns `None` if the calling thread holds the lock, which means that the emulation
+/// itself has called the hooked function.
 pub fn enter() -> Option<Guard> {
     if is_held_here() { None } else { Some(lock()) }
 }
@@ -86,7 +88,8 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Registers functions that hold the locks during a fork. This is called when the library is loaded.
+/// Registers functions that take the locks of this library before a fork, and release them after it, in the parent and
+/// in the child.
 pub(crate) fn watch_forks() {
     // SAFETY: the handlers live as long as this library, which is never unloaded.
     unsafe {

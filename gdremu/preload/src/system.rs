@@ -1,4 +1,4 @@
-//! System calls that copy memory and describe files, and results as libc returns them.
+//! Functions that copy memory and describe files by system calls, and convert results to and from libc's -1 and errno.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
         if error != Some(libc::EFAULT) && !from.is_null() && !to.is_null() {
-            // A sandbox denies the call. Then the program copies, and an inaccessible address faults.
+            // A sandbox denies the call, so this code copies the bytes. Here, an inaccessible address faults.
             // SAFETY: `to` may be overwritten: contract of this function. The buffers are distinct, because one is on
             // the stack of the caller.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.cast(), len) };
@@ -44,8 +44,8 @@ pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat,
     unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
 }
 
-/// Returns whether the program is static and has loaded this library by dlopen, as its libcuda. Makes only system
-/// calls, because much of the C library crashes in such programs.
+/// Returns whether the program is linked statically. Such a program can load this library only by dlopen, in place of
+/// libcuda. Makes only system calls, because many functions of the C library crash in such programs.
 pub(crate) fn is_static_program() -> bool {
     let exe = c"/proc/self/exe".as_ptr();
     let mut path = [0_u8; 4096];
@@ -60,12 +60,13 @@ pub(crate) fn is_static_program() -> bool {
     };
     let path = &path[..usize::try_from(path_len).unwrap_or(0)];
     let begin = &begin[..usize::try_from(begin_len).unwrap_or(0)];
-    // If the program was started as `ld.so PROGRAM`, the executable is the dynamic loader, which needs no loader.
+    // If the program was started as `ld.so PROGRAM`, the executable is the dynamic loader itself, which looks static
+    // because it needs no loader, but the program is not.
     let is_loader = path.rsplit(|c| *c == b'/').next().is_some_and(|name| name.starts_with(b"ld"));
     !is_loader && needs_loader(begin) == Some(false)
 }
 
-/// Returns whether an ELF file names a dynamic loader. `file` is the first bytes of the file.
+/// Returns whether an ELF file names a dynamic loader, or `None` if `file`, the first bytes of it, is too short.
 fn needs_loader(file: &[u8]) -> Option<bool> {
     let number = |at: usize| Some(usize::from(u16::from_le_bytes([*file.get(at)?, *file.get(at + 1)?])));
     let (first, size, count) = (number(32)?, number(54)?, number(56)?);

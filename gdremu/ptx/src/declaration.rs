@@ -18,7 +18,7 @@ pub(super) enum Name<'a> {
     /// A shared variable, which gets its offset when a GPU kernel first uses it.
     Shared(Declaration<'a>),
     UsedShared(usize),
-    /// The index of an instruction.
+    /// The index of the instruction after the label.
     Label(usize),
     Unsupported(&'static str),
 }
@@ -51,7 +51,7 @@ impl Layout {
 pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) element: Type,
-    /// The size in bytes, or `None` if the launch sets it.
+    /// The size in bytes, or `None` if the launch of the GPU kernel sets it.
     pub(super) size: Option<usize>,
     pub(super) align: usize,
     /// True for managed memory, which is not supported.
@@ -74,7 +74,7 @@ impl<'a> Declaration<'a> {
                 }
                 ".v2" => count = 2,
                 ".v4" => count = 4,
-                ".ptr" => pointer = true, // The next words describe the memory that the parameter points to.
+                ".ptr" => pointer = true, // The next `.align` is that of the memory to which the parameter points.
                 ".global" | ".const" | ".shared" | ".local" => {}
                 ".attribute" => {
                     tokens.expect("(")?;

@@ -37,7 +37,7 @@ pub(super) struct Entry<'t, 'a> {
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
-    /// Parses the text behind the GPU kernel's name. Fails at the first error or unsupported instruction.
+    /// Parses the text after the GPU kernel's name. Fails at the first error or unsupported instruction.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let module = Scope { names: names.clone(), branches: Vec::new() };
         let mut entry = Entry {
@@ -191,7 +191,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    /// Returns the meaning of a name. `%r7` means one register if `%r<10>` is declared.
+    /// Returns the meaning of a name. For example, `%r7` is one of the ten registers that `%r<10>` declares.
     fn look_up(&self, word: &'a str) -> Option<Name<'a>> {
         let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
         for scope in self.scopes.iter().rev() {
@@ -281,7 +281,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Err(self.tokens.unsupported(opcode))
     }
 
-    /// Parses `register, value, …` behind an opcode.
+    /// Parses `register, value, …` after an opcode that computes.
     fn compute(&mut self, opcode: &str, computation: &Computation, of: Type) -> Result {
         let result = computation.result.resolve(of).ok_or_else(|| self.tokens.unsupported(opcode))?;
         let to = self.register(result)?;
@@ -477,7 +477,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.tokens.expect("[")?;
         let word = self.tokens.peek().unwrap_or_default();
         let mut register = Type::U64;
-        // The name of a variable stands for its address in its own space.
+        // The name of a variable stands for its address in the memory space in which it is declared.
         let own_space = match self.look_up(word) {
             Some(Name::Variable(_)) => Space::Generic,
             Some(Name::Shared(_) | Name::UsedShared(_)) => Space::Shared,
@@ -505,7 +505,7 @@ struct AccessForm {
     space: Space,
     element: Type,
     count: usize,
-    /// The computation of an `atom` or `red`.
+    /// The computation of the new value, if this is an `atom` or `red`.
     update: Option<&'static Computation>,
 }
 

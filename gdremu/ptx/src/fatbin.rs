@@ -1,5 +1,6 @@
-//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries, each with its own header: PTX
-//! text or machine code for one kind of GPU, compressed or not. All lengths are checked, because programs set them.
+//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries, each with its own header. An
+//! entry is PTX text or machine code for one kind of GPU, compressed or not. All lengths are checked, because they come
+//! from the program, which may pass wrong ones.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,7 +8,7 @@ use std::io::Read;
 
 use ruzstd::decoding::StreamingDecoder;
 
-/// The length of the header: magic number, version, length of the header, and length of all entries.
+/// The length of a fat binary's header: its magic number, version and length, and the length of all entries.
 pub const HEADER: usize = 16;
 
 const PTX: usize = 1;
@@ -86,7 +87,8 @@ impl<'a> Entry<'a> {
         let mut bytes = self.payload.to_vec();
         if self.flags & (LZ4 | ZSTD) != 0 {
             let compressed = self.payload.get(..self.compressed)?;
-            // A byte of LZ4 makes at most 255 bytes of text. A larger length is refused before it is allocated.
+            // LZ4 makes at most 255 bytes of text from one byte. A header with a larger length is refused before memory
+            // of this length is allocated.
             let is_possible = self.flags & LZ4 == 0 || self.text <= compressed.len().saturating_mul(256);
             if self.text > MAX_TEXT || !is_possible {
                 return None;
@@ -109,7 +111,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the PTX text for the highest compute capability that the GPU has. `capability` is the GPU's, times 10.
+/// Returns the PTX text for the highest compute capability that is at most the GPU's. `capability` is the GPU's compute
+/// capability, times 10.
 pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
     let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;

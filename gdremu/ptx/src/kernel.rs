@@ -1,4 +1,4 @@
-//! GPU kernels made from PTX text, with names resolved to indices and addresses.
+//! GPU kernels compiled from PTX text, in which names have become indices and addresses.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct Launch {
     pub variables: u64,
 }
 
-/// A type of PTX. Floating-point numbers are copied as bits.
+/// A type of PTX. Floating-point numbers can only be copied, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Type {
     pub(super) class: Class,
@@ -112,7 +112,7 @@ impl Type {
         }
     }
 
-    /// Extends a result to the 64 bits of a register.
+    /// Extends a result of this type to the 64 bits of a register, by its sign if the type is signed.
     pub(super) fn extend(self, result: u64) -> u64 {
         self.number(result) as u64
     }
@@ -141,7 +141,7 @@ pub(super) struct Instruction {
 pub(super) type Function = fn(u64, u64, u64) -> u64;
 
 #[derive(Debug)]
-#[repr(u8)] // Makes the tag cheap to read, because it is read for every instruction that runs.
+#[repr(u8)] // Makes the discriminant cheap to read. It is read for every instruction that runs.
 pub(super) enum Operation {
     Compute {
         to: Register,
@@ -208,27 +208,29 @@ pub(super) struct Access {
     /// The type of each element.
     pub(super) element: Type,
     pub(super) address: Operand,
-    /// The bits of the address that count. A register of 32 bits holds an address of 32 bits.
+    /// The bits of the address that are used: the low 32 bits if a 32-bit register holds the address, otherwise all.
     pub(super) mask: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Global memory. Addresses in a window, such as [`SHARED_WINDOW`], access the other memories.
+    /// Global memory. But addresses with the bit of a window, such as [`SHARED_WINDOW`], access other memories.
     Generic,
     Shared,
     Local,
     Parameters,
 }
 
-/// The generic address of a block's shared memory. No GPU or CPU address has the bit of any of these windows.
+/// The generic address of a block's shared memory. No address of global memory has the bit of this window or of the
+/// next two.
 pub(super) const SHARED_WINDOW: u64 = 1 << 60;
 /// The generic address of a thread's local memory.
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;
-/// The generic address of the memory for the barriers of a grid.
+/// The generic address of the memory for `grid.sync()`, a barrier for all blocks of a grid.
 pub(super) const GRID_WINDOW: u64 = 1 << 62;
 
 pub(super) const WARP: u64 = 32;
 
-/// The offset that stands for the start of the shared memory that the launch adds.
+/// The offset that compiled code uses for the start of the shared memory that a launch adds. When the code runs, it is
+/// replaced by the real offset, which is the size of the GPU kernel's own shared memory.
 pub(super) const DYNAMIC_SHARED: usize = 1 << 20;

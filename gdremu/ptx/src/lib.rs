@@ -1,4 +1,5 @@
-//! A PTX interpreter for the integer code that nvcc makes of GPU kernels which communicate through memory.
+//! An interpreter for PTX, the assembly language that nvcc makes of GPU kernels. It runs integer code and accesses to
+//! memory.
 //!
 //! ```text
 //! module (parses a module and its variables)           run (blocks and threads take turns)
@@ -14,7 +15,8 @@
 //! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is not
 //! supported. The other GPU kernels of its module run. Every memory scope is treated as `.sys`, the whole system.
 //!
-//! All threads of resident blocks take turns, so one that waits for another or for the CPU does not stop the rest.
+//! All threads of the blocks that run at the same time take turns. So a thread that waits for another thread or for the
+//! CPU does not stop the others.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 

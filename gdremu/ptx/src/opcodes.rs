@@ -5,9 +5,9 @@ use super::kernel::{Class, Function, GRID_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, S
 /// The type of an operand or result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The integer type that the opcode ends with.
+    /// The type that the opcode ends with, such as `.u32` in `add.u32`. It must be an integer type.
     T,
-    /// Any type that the opcode ends with.
+    /// The type that the opcode ends with. It may also be a floating-point type.
     Bits,
     /// The integer type with twice the bits of `T`.
     Wide,
@@ -34,14 +34,15 @@ impl Kind {
     }
 }
 
-/// An opcode that computes: the types of its result and operands, and its functions by `Type::index`.
+/// An opcode that computes: the types of its result and operands, and a function for each type that the opcode may end
+/// with. `Type::index` returns the index of a type's function.
 pub(super) struct Computation {
     pub(super) result: Kind,
     pub(super) operands: &'static [Kind],
     pub(super) functions: [Function; 9],
 }
 
-/// Calls `function` with the numbers that registers hold. Keeps only the low bits of the result.
+/// Calls `function` with the numbers that registers hold. Keeps only the low bits of the result that fit its type.
 #[inline(always)]
 fn compute(
     of: Type,
@@ -116,7 +117,7 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
         for i in 0..4 {
             let selector = selectors >> (4 * i);
             let byte = (b << 32 | a) >> (8 * (selector & 7)) & 0xff;
-            // Bit 3 of the selector fills the byte with its sign bit.
+            // If bit 3 of the selector is set, every bit of the result's byte is the sign bit of the selected byte.
             result |= if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } << (8 * i);
         }
         result
@@ -141,9 +142,11 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvta.to.const", T, [T], |_, [a, ..]| a),
     ("cvta.to.shared", T, [T], |_, [a, ..]| a - i128::from(SHARED_WINDOW)),
     ("cvta.to.local", T, [T], |_, [a, ..]| a - i128::from(LOCAL_WINDOW)),
-    // A `mov` of several elements to one register runs this step for each element, and adds it to the earlier elements.
+    // `mov.b64 %d, {%r0, %r1}`, which puts several elements into one register, runs this step for each element. The
+    // step puts the element at bit `at`, beside the earlier ones.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
-    // `bfi` has two steps: one makes the bits of the field, the other puts the field into these bits of the value.
+    // `bfi`, which inserts a bit field, has two steps: "bits" makes a mask of the field's bits, and "field" replaces
+    // these bits of the value.
     ("bits", T, [U32, U32], |_, [at, len, _]| ((1 << len.min(64)) - 1) << at.min(64)),
     ("field", T, [T, T, T], |_, [field, value, bits]| value & !bits | field << bits.trailing_zeros().min(64) & bits),
     // Atomic accesses use these rows and the earlier ones that `UPDATES` names. The first operand is the old value.
@@ -163,7 +166,8 @@ pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire r
 
 const LANES: u64 = u32::MAX as u64;
 
-/// PTX's special registers. `%envreg1` and `%envreg2` are the halves of the address of `grid.sync()`'s memory.
+/// PTX's special registers. `%envreg1` and `%envreg2` are the halves of the address of the memory in which
+/// `grid.sync()` counts the blocks that have arrived.
 #[rustfmt::skip] // Keeps one row per line of text.
 pub(super) const SPECIALS: &[(&str, Special)] = &[
     ("%tid.x", |id| id.thread[0]),

@@ -15,7 +15,7 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 const TURN: usize = 64;
 
 /// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8.
-/// Implementations access all bytes at once, and order each access with those before and after it.
+/// Implementations must access all bytes at once, and must not reorder accesses.
 pub trait GlobalMemory {
     fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 
@@ -52,7 +52,8 @@ pub struct Stopped {
     pub block: u64,
 }
 
-/// Runs a launch until it ends, `stop` is set, or a thread cannot go on. Calls `after_turns` after each round of turns.
+/// Runs a launch until it ends, `stop` is set, or a thread cannot go on. Calls `after_turns` each time that all threads
+/// of the running blocks have had a turn.
 pub fn run<M: GlobalMemory>(
     launch: &Launch,
     memory: &mut M,
@@ -76,7 +77,7 @@ pub fn run<M: GlobalMemory>(
         }
         blocks.retain(|block| block.live > 0);
         after_turns();
-        // The program that the GPU kernel waits for may need this CPU.
+        // The GPU kernel may wait for another thread of the program, which may need this CPU.
         thread::yield_now();
     }
     Ok(())
@@ -89,7 +90,8 @@ fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
 
 struct GridMemory<'a, M> {
     global: &'a mut M,
-    /// The memory for `grid.sync()`: a size that no code reads, and a word in which blocks count their arrivals.
+    /// The memory for `grid.sync()`, a barrier for all blocks: a size that no code reads, and a word in which blocks
+    /// count their arrivals.
     barrier: [u8; 8],
 }
 
@@ -138,7 +140,7 @@ impl Block {
                     self.release_warp(index);
                 }
             }
-            // A barrier waits only for threads that have not ended.
+            // The barrier opens when all threads that have not ended wait at it.
             if self.waiting.len() == self.live {
                 self.ready.append(&mut self.waiting);
             }
@@ -146,7 +148,8 @@ impl Block {
         Ok(())
     }
 
-    /// Releases threads in thread `index`'s warp from their warp barriers if no running lane is in the barrier's mask.
+    /// Releases each thread in the warp of thread `index` that waits at a warp barrier, if no thread in the mask of
+    /// this barrier is still running.
     fn release_warp(&mut self, index: usize) {
         let start = index - index % WARP as usize;
         let end = self.threads.len().min(start + WARP as usize);
@@ -173,7 +176,7 @@ impl Block {
 enum State {
     Ready,
     AtBarrier,
-    /// The thread waits for the lanes in this mask.
+    /// The thread waits for the threads of its warp whose bits are set in this mask.
     AtWarpBarrier(u32),
     Ended,
 }
@@ -198,7 +201,8 @@ impl Thread {
         Thread { state: State::Ready, registers: registers.into(), local: vec![0; launch.kernel.local].into(), next: 0 }
     }
 
-    /// Runs up to [`TURN`] instructions. After a trap, `next` is the index behind the instruction that trapped.
+    /// Runs up to [`TURN`] instructions, from the index `next` on. After a trap, `next` is the index after that of the
+    /// instruction that trapped.
     fn turn<M: GlobalMemory>(
         &mut self,
         next: &mut usize,
@@ -274,7 +278,8 @@ impl Access {
     }
 }
 
-/// The memory of a thread. Its functions are not inlined, because they would take CPU registers from [`Thread::turn`].
+/// The memory that a thread can access. Its functions are not inlined, because [`Thread::turn`], which calls them, runs
+/// faster if it has all CPU registers.
 struct Memory<'a, 'm, M> {
     launch: &'a Launch,
     shared: &'a mut [u8],
@@ -341,7 +346,7 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
 
 fn little_endian(bytes: &[u8]) -> u64 {
     if let Ok(word) = bytes.try_into() {
-        return u32::from_le_bytes(word).into(); // Most numbers have 4 bytes.
+        return u32::from_le_bytes(word).into(); // This is only faster. Most numbers have 4 bytes.
     }
     let mut number = 0;
     for byte in bytes.iter().rev() {

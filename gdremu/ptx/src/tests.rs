@@ -48,7 +48,8 @@ impl GlobalMemory for Words {
     }
 }
 
-/// Returns the text of a GPU kernel that has `memory` in %d0, `value` in %r0, and `body` from line 9 on.
+/// Returns the text of a GPU kernel. Its parameter `memory` is in %d0 and `value` in %r0. Its line 9 is the first line
+/// of `body`.
 fn text(body: &str) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n\
@@ -214,7 +215,7 @@ fn memory_for_the_barrier_of_a_grid_is_for_cooperative_launches() {
 
 #[test]
 fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
-    // Counts the running threads, the most threads that have run at the same time, and all threads.
+    // The three words count the running threads, the most threads that have run at the same time, and all threads.
     let body = "atom.global.add.u32 %r1, [%d0], 1; add.u32 %r1, %r1, 1;\n\
                 red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
                 delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
@@ -238,7 +239,7 @@ fn special_value(special: &str) -> u32 {
 
 #[test]
 fn threads_know_their_place() {
-    const LANE: u32 = 17; // The lane of the last thread, which stores last.
+    const LANE: u32 = 17; // The index in its warp of the last thread, which stores last.
     for (special, value) in [
         ("%warpid", 6),
         ("%laneid", LANE),
@@ -265,11 +266,11 @@ fn shared_memory_is_that_of_the_variables_in_use() {
         "st.shared.u32 [added], 7; st.shared.u32 [used], 5; ld.shared.u32 %r1, [added]; st.global.u32 [%d0], %r1;";
     let kernel = kernel(&text(body).replace(".visible", declared), "test").unwrap();
     assert_eq!(kernel.shared, 40);
-    // The shared memory that the launch adds is behind the variables.
+    // The shared memory that the launch adds comes after the GPU kernel's own shared variables.
     assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 
-/// Runs a body that traps, in the last thread of the last block.
+/// Runs a body only in the last thread of the last block, where it must trap.
 fn stopped(body: &str) -> Stopped {
     let body = format!(
         "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r1, %r1, 4, %r2;\n\

@@ -87,7 +87,8 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes the rest of the line that the last taken token is in. Directives without a `;` end with their line.
+    /// Takes the rest of the line that the last taken token is in. This skips a directive such as `.target`, which ends
+    /// with its line, not with a `;`.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
         while let Some((_, next)) = self.tokens.get(self.taken)
@@ -100,7 +101,7 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// Takes a declaration, which ends with `;` or with the `}` that matches its `{`. Returns the position behind it.
+    /// Takes a declaration, which ends with `;` or with the `}` that matches its `{`. Returns the position after it.
     pub(super) fn skip_declaration(&mut self) -> Result<usize> {
         let mut depth = 0;
         loop {
@@ -125,7 +126,7 @@ impl<'a> Tokens<'a> {
         count
     }
 
-    /// Returns the name of the function in the next call. The last taken token may be the `call`.
+    /// Returns the name of the function that the next `call` instruction calls. Its `call` may have been taken already.
     pub(super) fn callee(&mut self) -> Result<&'a str> {
         self.taken -= 1;
         while !self.take()?.starts_with("call") {}
@@ -161,7 +162,8 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Returns the length of the word that a text begins with, or 0. `::` is part of a word, but `:` is not.
+/// Returns the length of the word that a text begins with, or 0. `::` is part of a word, but a single `:`, which
+/// follows a label, is not.
 fn word(text: &str) -> usize {
     let mut len = 0;
     loop {

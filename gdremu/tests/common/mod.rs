@@ -10,7 +10,7 @@ use std::{env, fs};
 
 pub(crate) const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
 
-/// Builds a preload library, gdremu-cuda or gdremu-nvidia, beside the launcher. Returns its path.
+/// Builds a preload library, gdremu-cuda or gdremu-nvidia, in the directory of the gdremu command. Returns its path.
 pub(crate) fn built(name: &str) -> PathBuf {
     let library = format!("lib{}.so", name.replace('-', "_"));
     let directory = Path::new(GDREMU).parent().unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn runtime() -> &'static Path {
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// Builds the helpers of the C tests (the kit) once, and returns their library. Each test program builds its own.
+/// Builds the helpers of the C tests (the kit) once per process, and returns their library.
 pub(crate) fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
@@ -51,7 +51,8 @@ pub(crate) fn kit() -> &'static Path {
     })
 }
 
-/// Compiles `tests/{source}.c` once per `name`, with more compiler arguments, and returns the program.
+/// Compiles `tests/{source}.c` with these compiler arguments, and returns the program. Compiles it only once for all
+/// calls with the same `name`.
 pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl IntoIterator<Item = A>) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let gdremu = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -87,7 +88,8 @@ impl Build {
         compile(source, self.name, flags.chain([runtime().as_os_str()]))
     }
 
-    /// Returns the command `gdremu LINE`, where LINE is `OPTIONS -- SOURCE ARGUMENTS`.
+    /// Returns the command `gdremu OPTIONS -- PROGRAM ARGUMENTS` for the line `OPTIONS -- SOURCE ARGUMENTS`, where
+    /// PROGRAM is compiled from `tests/SOURCE.c`.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let mut command = Command::new(GDREMU);

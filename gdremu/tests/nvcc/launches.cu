@@ -1,4 +1,5 @@
-// Tests of launches with attributes, barriers of a grid, and calls that CUB makes about a GPU kernel.
+// Tests of launches with attributes, barriers of a grid, and the calls by which NVIDIA's library CUB gets the limits
+// of a GPU kernel.
 #include <cooperative_groups.h>
 
 #include "check.cuh"

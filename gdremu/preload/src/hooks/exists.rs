@@ -1,4 +1,5 @@
-//! Hooks of access and stat. The emulated device looks like /dev/null, but has another device number.
+//! Hooks of access and stat. For /dev/gdrdrv they return what the system returns for /dev/null, except for the device
+//! number and, if it may not be opened, the permissions.
 
 use std::ffi::{c_int, c_uint};
 
@@ -11,10 +12,11 @@ use crate::next::{Stat, Statx, Text};
 use crate::system::{fail, stat_at};
 use crate::{settings, state};
 
-/// A major number from the range that Linux assigns dynamically.
+/// The major device number of the emulated device, from the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
-/// Returns the permissions that the device lacks if the program may not open it.
+/// Returns the permission bits that the device's mode lacks: those of its group and of others if gdremu's options make
+/// open fail with EACCES, otherwise none.
 fn missing_permissions() -> u16 {
     if settings::config().driver.open_errno == Some(Errno::EACCES) { 0o066 } else { 0 }
 }
@@ -38,7 +40,7 @@ pub(super) fn is_device(fd: c_int) -> bool {
     matches!(process.descriptors.find(fd), Some((_, Kind::Device | Kind::Foreign)))
 }
 
-/// Makes a call that looks at a file. If the file is the device, `describe` then changes the result.
+/// Makes a call, such as stat, that looks at a file. If the file is /dev/gdrdrv, `describe` then changes the result.
 fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: impl FnOnce()) -> c_int {
     let named = find(dirfd, path);
     let result = next(named.path(path));

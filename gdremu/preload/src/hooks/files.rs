@@ -13,7 +13,8 @@ use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
-/// Opens the device or the number of pinned page tables. Returns `None` for other paths, and for gdremu's own calls.
+/// Opens /dev/gdrdrv, or the file in /proc with the number of pinned page tables. Returns `None` for other paths, and
+/// for gdremu's own calls.
 fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     let opened = match named {
         Place::Device => state::enter()?.open(flags),
@@ -29,7 +30,7 @@ pub(super) fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Tex
         return fd;
     }
     let fd = next(named.path(path));
-    // The path may lead through /proc/PID/fd to a descriptor of another process, and so to a dma-buf.
+    // A path through /proc/PID/fd may open a dma-buf of another process. The new descriptor must then keep it alive.
     let path = path.get().unwrap_or_default().to_bytes();
     if fd >= 0
         && path.starts_with(b"/proc/")
@@ -105,13 +106,13 @@ pub(super) fn close_range<R>(next: impl FnOnce() -> R) -> R {
     if device_fds::are_there() { closing(next) } else { next() }
 }
 
-/// The hook of dup2(2) and dup3(2), which close the file that `new` stood for.
+/// The hook of dup2(2) and dup3(2), which first close the descriptor `new` if it is open.
 pub(super) fn dup2(old: c_int, new: c_int, next: impl FnOnce() -> c_int) -> c_int {
     let closes_device = old != new && device_fds::may_be(new);
     duplicated(old, if closes_device { closing(next) } else { next() })
 }
 
-/// Records that `new` is a duplicate of `old`. Returns `new`.
+/// Records that the descriptor `new`, a duplicate of `old`, may be a device if `old` may be one. Returns `new`.
 pub(super) fn duplicated(old: c_int, new: c_int) -> c_int {
     if new >= 0 && device_fds::may_be(old) {
         device_fds::add(new);

@@ -13,7 +13,7 @@ use crate::{settings, state};
 /// # Safety
 /// If the memory at `argument` can be accessed, it is the command's argument.
 pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next: impl FnOnce() -> c_int) -> c_int {
-    // Linux uses only the low 32 bits.
+    // Linux uses only the low 32 bits of an ioctl's number.
     let number = request as u32;
     if abi::is_gdrdrv(number) {
         // SAFETY: contract of this function.
@@ -24,7 +24,7 @@ pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next:
     next()
 }
 
-/// Runs a command if the descriptor is a device.
+/// Runs a command of gdrdrv if the descriptor is an emulated device. Returns `None` if it is not.
 ///
 /// # Safety
 /// The contract of [`ioctl`].
@@ -48,7 +48,7 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         return Some(fail(errno));
     }
     let inside = bytes.0.as_ptr().cast::<c_void>();
-    // SAFETY: `bytes` has the argument, and the program's argument is written as Linux would do it.
+    // SAFETY: `bytes` contains the argument. Linux would also write the program's argument.
     if command.answers() && !unsafe { copy_memory(inside, argument, size) } {
         if let Some(handle) = command.new_handle() {
             state::enter()?.undo_pin(file, bytes.get(handle));

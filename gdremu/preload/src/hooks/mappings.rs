@@ -31,7 +31,7 @@ pub(super) fn mmap(
     if flags & libc::MAP_FIXED == 0 || !mapped_range::may_touch(addr as usize, len) {
         return next();
     }
-    // A mapping at a fixed address first removes the mappings there, as munmap does.
+    // A mapping with MAP_FIXED replaces the mappings at its address, so it is handled as a munmap of them.
     let mut mapped = libc::MAP_FAILED;
     take_away("mmap_fixed", addr as usize, len, || {
         mapped = next();
@@ -40,8 +40,8 @@ pub(super) fn mmap(
     mapped
 }
 
-/// Returns whether a file may be a device. The files that stand for devices occupy no disk blocks, but almost all other
-/// files that programs map do.
+/// Returns whether a descriptor may be an emulated device or a dma-buf. The files that stand for these occupy no disk
+/// blocks, but almost all other files that programs map do.
 fn may_be_device(fd: c_int) -> bool {
     if device_fds::may_be(fd) {
         return true;
@@ -56,7 +56,7 @@ fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_i
     let mut process = state::enter()?;
     let kind = flags & libc::MAP_TYPE;
     let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
-    // No known program maps GPU memory over other GPU memory, or passes MAP_FIXED_NOREPLACE. So both are refused.
+    // Mappings over other GPU memory and MAP_FIXED_NOREPLACE are not emulated, because no known program uses them.
     let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
     let descriptor = process.descriptors.find(fd)?;
@@ -89,7 +89,7 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
     if mapped_range::may_touch(addr, len) { take_away("munmap", addr, len, next) } else { next() }
 }
 
-/// Makes a call that ends the mappings in an address range.
+/// Makes a call that ends all mappings in an address range. If pins are mapped there, also records the call.
 fn take_away(name: &'static str, addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     match state::enter() {
         Some(mut process) if process.driver.vmas.touches(addr, len) => {
@@ -117,7 +117,7 @@ pub(super) fn mremap(
         return next();
     };
     if process.driver.vmas.touches(old, old_len.max(1)) {
-        // As in Linux, a mapping of device memory cannot grow, and cannot stay at its old address when it is moved.
+        // Linux also refuses to enlarge a mapping of device memory, or to keep its old addresses when it is moved.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
         }

@@ -1,6 +1,7 @@
-//! Hooks of the libc functions by which programs reach a device, each under all its names.
+//! Replacements (hooks) of the libc functions by which programs reach /dev/gdrdrv, each under all its names.
 //!
-//! Hooks first read, without a lock, whether the call may concern gdremu. If not, the function's next definition runs.
+//! A hook first checks, without a lock, whether the call may concern gdremu. If not, it only calls the next definition
+//! of the function, such as libc's.
 
 mod exists;
 mod files;

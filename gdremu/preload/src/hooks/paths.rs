@@ -13,17 +13,17 @@ const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
 #[derive(PartialEq, Eq)]
 pub(super) enum Place {
     Device,
-    /// /proc/driver/gdrdrv/nv_get_pages_refcount. Calls that only look at it, such as stat, get this path in the
-    /// session directory instead.
+    /// /proc/driver/gdrdrv/nv_get_pages_refcount. Calls that only look at it, such as stat, get this path of a file in
+    /// gdremu's temporary directory instead.
     Refcount(CString),
-    /// An emulated file, by its path in the session directory. A file of gdrdrv is absent there if the emulated gdrdrv
-    /// does not have it.
+    /// An emulated file below /proc or /sys, by its path in gdremu's temporary directory. If the emulated gdrdrv does
+    /// not have a file, there is none at this path.
     Emulated(CString),
     Real,
 }
 
 impl Place {
-    /// Returns the path for a call that only looks at the file. `path` is the program's.
+    /// Returns the path to pass to a call, such as stat, that only looks at the file. The program passed `path`.
     pub(super) fn path<'a>(&'a self, path: Text<'a>) -> Text<'a> {
         match self {
             Place::Device if settings::config().driver.loaded => Text::of(c"/dev/null"), // Anyone may read and write it.
@@ -36,7 +36,7 @@ impl Place {
 
 pub(super) fn find(dirfd: c_int, path: Text) -> Place {
     let path = path.get().unwrap_or_default().to_bytes();
-    // Almost all absolute paths return here.
+    // Almost all absolute paths end here, so that few calls pay for the search below.
     if path.starts_with(b"/") && !is_below_proc_or_sys(path) && !contains(path, b"/..") && !contains(path, b"gdrdrv") {
         return Place::Real;
     }
@@ -74,7 +74,7 @@ fn place_of(path: &[u8]) -> Place {
     if exists || is_proc_file { Place::Emulated(file) } else { Place::Real }
 }
 
-/// Makes a call that only looks at a file. Passes the path of the file that replaces it.
+/// Makes a call that only looks at a file. If gdremu emulates the file, passes the path of its replacement.
 pub(super) fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
     call(find(dirfd, path).path(path))
 }
@@ -87,7 +87,8 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|place| place == part)
 }
 
-/// An absolute path without `.` and `..`, on the stack, because callers of open may be unable to allocate.
+/// An absolute path without `.` and `..`. It is on the stack, because programs also call open where no memory may be
+/// allocated, such as in signal handlers.
 struct Absolute {
     bytes: [u8; MAX],
     len: usize,
