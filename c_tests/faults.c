@@ -203,8 +203,8 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
 /* If a driver call fails, gdr_close still makes the others, and returns the first error. */
 static void close_fails(void)
 {
-    /* gdr_close maps a reservation over each mapping (MMAP_FIXED). If that fails, it unmaps the mapping. In the second
-       entry, two of the MMAP_FIXED calls fail, and a munmap. */
+    /* gdr_close maps inaccessible memory over each mapping (MMAP_FIXED), so that nothing else gets its addresses. If
+       that fails, it calls munmap. In the second entry, it fails for two mappings, and munmap fails for one of them. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();

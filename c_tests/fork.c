@@ -56,7 +56,7 @@ static void the_childs_memory_survives(void)
 
 static int descriptor_of(gdr_t connection)
 {
-    return *(int *)(void *)connection; /* -1 if the backend is dma-bufs */
+    return *(int *)(void *)connection; /* of /dev/gdrdrv; -1 with dma-bufs */
 }
 
 static void everything_closed_is_unknown(void)

@@ -82,8 +82,8 @@ TEST(close_while_a_child_has_a_copy)
     CHECK_PINNED(1);
 }
 
-/* If a child closes the last descriptor, the GPU driver ignores the unpin of ordinary pins, because the memory is not
-   the child's. So they would stay pinned. */
+/* Persistent pins end even if a forked child closes the last descriptor. Ordinary pins do not, because the GPU driver
+   lets no child unpin memory of the parent. */
 TEST(last_close_by_a_child_ends_persistent_pins)
 {
     int fd = driver_open();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packaging.sh KERNEL: checks, with the headers of a directory that kernel.sh printed, that the Makefile finds the GPU
-# driver's sources and the compiler, that DKMS builds the module after the GPU driver, and that the installation can be
-# undone. Writes only to build/gdrdrv-c/packaging.
+# packaging.sh KERNEL: checks the module's Makefile and its package for DKMS. KERNEL is a directory that kernel.sh printed,
+# which has a kernel's headers. The Makefile must find the GPU driver's sources and the compiler, and undo an
+# installation. DKMS must build the module after the GPU driver. Writes only to build/gdrdrv-c/packaging.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

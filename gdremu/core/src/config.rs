@@ -210,9 +210,9 @@ impl ProviderKind {
 
 choice! {
     YesNo {
-        /// it can
+        /// the GPU can do this
         Yes,
-        /// it cannot
+        /// the GPU cannot do this
         No,
     }
 }

@@ -145,8 +145,8 @@ impl EmulatedProcess {
     /// Makes a dma-buf descriptor of GPU memory. It takes over the caller's reference to the memory. On failure, the
     /// reference is released.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // The search for closed devices and dma-bufs makes a system call for each. So the next one is made only when
-        // their number has doubled.
+        // `reap_all` forgets descriptors that the program has closed, and makes a system call for each to find out. So
+        // it is called again only when the number of descriptors has doubled.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();
@@ -276,7 +276,8 @@ impl EmulatedProcess {
     }
 }
 
-/// Maps a dma-buf as a program requests it. Returns the address, and the length in whole pages.
+/// Maps a dma-buf as a program requests it. Returns the address, and the number of bytes, which
+/// is rounded up to whole pages.
 fn map_dmabuf(
     config: &Config,
     memory: &Exported,

@@ -155,7 +155,7 @@ impl Memory {
         Ok(function(mapping))
     }
 
-    /// Calls a function that copies this many bytes, as `with_mapping` does. It releases the GIL for a long copy.
+    /// Calls `function`, which copies `size` bytes, by `with_mapping`. Releases the GIL while a long copy is made.
     fn copy(&self, py: Python<'_>, size: usize, function: impl FnOnce(&RawMapping) + Send) -> Result<()> {
         if size < LONG_COPY { self.with_mapping(function) } else { py.detach(|| self.with_mapping(function)) }
     }

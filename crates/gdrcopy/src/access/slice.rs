@@ -254,8 +254,9 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Writes many places at once, with one fence. Each item has an offset and the bytes to write from there on. The
-    /// writes are ordered like those of a [`Batch`](crate::Batch) that is committed on return. A CPU takes more of
-    /// these writes in a burst than of [`Batch::write`](crate::Batch::write), each of which is a call.
+    /// writes are ordered like those of a [`Batch`](crate::Batch) that is committed on return. One call
+    /// takes less time than many calls of [`Batch::write`](crate::Batch::write), whose arguments also fill the CPU's
+    /// store buffer.
     ///
     /// A word that must be one store has to be an item of its own, naturally aligned.
     ///
