@@ -1,5 +1,4 @@
-//! The work of each C function on the open driver and the pin that its handles stand for. Programs may call the
-//! functions in any order.
+//! The work of each C function on the driver and the pin behind its handles. The functions may be called in any order.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};

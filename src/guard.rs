@@ -22,8 +22,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 /// Runs the body of the C function `name`. Turns a panic into an error, and logs errors.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _deferred = Deferred::new();
-    // Later calls work after a panic, because this library's locks do not poison, and the data behind them is valid
-    // at every step.
+    // Later calls work after a panic, because locks do not poison, and the data behind them is valid at every step.
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error,

@@ -80,8 +80,7 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 pub(crate) struct Table {
     /// The address ranges of the handles of the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
-    /// A copy of the range in `PAGE`, a page of memory that the kernel clears in a forked child. The child reads this
-    /// copy.
+    /// A copy of the range in `PAGE`, which a forked child reads, because the kernel has cleared the page there.
     range: AddressRange,
     state: Mutex<State>,
 }
@@ -147,8 +146,7 @@ impl Table {
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // `spare` gets room for all holders, including the new one, so that `give_back` can add them to it without
-            // allocating memory.
+            // `spare` gets room for all holders, including the new one, so that `give_back` allocates no memory.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
@@ -255,8 +253,7 @@ impl<T: Kind> Handle<T> {
         }
         let mut place = self.lock()?;
         let result = work(self.object(&mut place)?)?;
-        // While the slot is in this state, `gdr_close` in a newly forked child can still close the child's copy of the
-        // object's descriptor.
+        // In this state, `gdr_close` in a newly forked child can still close the child's copy of the descriptor.
         self.slot.show_ending();
         *place = None;
         drop(place);
@@ -302,8 +299,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;
     };
-    // Only one of several threads takes the slot of a `gdr_t` that was open at the fork, or that the parent was just
-    // closing. A slot whose `gdr` is 0 is not a pin.
+    // Only one thread takes the `gdr_t`, which was open or being closed at the fork. In slots of pins, `gdr` is not 0.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

@@ -26,8 +26,7 @@ pub(crate) struct PinEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// An object with its handle, behind a lock. The lock is held during mmap and munmap, which programs can hook. If a
-/// hook calls this library for the same handle, that call fails.
+/// An object with its handle. The lock is held during mmap and munmap. A program's hook of them cannot use the handle.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
 /// Room for one object, either an open driver or a pin.
@@ -91,8 +90,7 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Calls `remove` for the mapping if there is one. Copies fail from then on. After an error, the mapping stays, and
-    /// copies work.
+    /// Calls `remove` for the mapping, if any, so that copies fail. After an error, the mapping stays, and copies work.
     pub(crate) fn remove_mapping(
         &mut self,
         slot: &Slot,

@@ -1,9 +1,8 @@
 //! The memory that handles point into, one slot per handle, taken from a ring.
 //!
-//! Slots are taken in turn around a ring of one million, of which at most half are live. So a handle's number is issued
-//! again only after about half a million others. The ring is smaller if the address space is limited. The address space
-//! is never released. The physical memory of a step of slots (`STEP`) is released when all of them are free. It then
-//! reads as zeros, which are free slots.
+//! Slots are taken in turn around a ring of one million, of which at most half are live. So a handle's number returns
+//! only after about half a million others. The ring is smaller if address space is limited. Its addresses are never
+//! released. The physical memory of `STEP` slots is released when all are free. It then reads as zeros: free slots.
 
 use std::mem::{offset_of, size_of};
 use std::num::NonZeroUsize;
@@ -34,8 +33,7 @@ pub(crate) struct Slot {
     driver_handle: AtomicU32,
     /// How many of the `STEP` slots that begin with this one are live. Only the first slot of each step has the number.
     live_in_step: AtomicU32,
-    // The file that `descriptor` stood for when it was stored. A forked child closes `descriptor` only if it still
-    // stands for this file.
+    // `descriptor` was stored for this file. A forked child closes `descriptor` only if it still stands for this file.
     file_device: AtomicU64,
     file_inode: AtomicU64,
     /// In a pin's slot, the next pin of the same `gdr_t`; in the slot of a `gdr_t`, its first pin; 0 if there is none.
@@ -176,8 +174,7 @@ impl Slot {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale if its slot is in this state, and returns whether it was. If several threads call this,
-    /// only one of them gets true.
+    /// Makes the handle stale and returns true if its slot is in this state. Only one of several threads gets true.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

@@ -5,9 +5,8 @@ use std::ffi::c_int;
 /// Defers the cancellation of the calling thread (`pthread_cancel`) as long as the value exists.
 ///
 /// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process. A thread in
-/// asynchronous mode (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts it, because a deferred cancellation then acts inside
-/// of `drop`, which is a Rust frame. But POSIX allows a thread in this mode to call only three functions, none of which
-/// is in this library.
+/// asynchronous mode (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts it, because a deferred cancellation acts inside of
+/// `drop`, a Rust frame. But POSIX allows such a thread to call only three functions, none of them in this library.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,

@@ -205,8 +205,7 @@ impl OsError {
     #[inline(never)] // If this were inlined, the functions that pin and unmap would save more registers.
     fn new(errno: Errno) -> OsError {
         OsError(match errno {
-            // nix turns ENOTSUPP, a number internal to the kernel, into `UnknownErrno`, but the thread's errno still
-            // holds it.
+            // nix turns the kernel's internal ENOTSUPP into `UnknownErrno`, but the thread's errno still holds it.
             Errno::UnknownErrno if Errno::last_raw() == ENOTSUPP => Errno::EOPNOTSUPP,
             // EIO stands for all other numbers without a name, because `UnknownErrno` is 0, which would mean success.
             Errno::UnknownErrno => Errno::EIO,

@@ -36,8 +36,7 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` ends the process if there is no memory. So `require_bytes` tries first: it allocates the same number
-    // of bytes, and frees them for `Arc::new`. But another thread may take them.
+    // Without memory, `Arc::new` ends the process. It gets what `require_bytes` frees, unless another thread takes it.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

@@ -1,5 +1,4 @@
-//! Maps GPU memory without a kernel module. CUDA exports the memory as a dma-buf, and the dma-buf's descriptor is
-//! mapped.
+//! Maps GPU memory without a kernel module. CUDA exports the memory as a dma-buf, whose descriptor is mapped.
 //!
 //! This needs CUDA 13.3. `DmaBuf::open` never calls cuInit, because some programs only try whether it works and fork
 //! afterwards, and CUDA cannot be used in children of a process that has initialized CUDA. So the first pin calls
@@ -173,8 +172,7 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // If `place.device` is only a guess, its attribute may be that of another GPU. Then the export finds out
-        // whether the memory can be mapped.
+        // A guessed device may be the wrong one. Then the export finds out whether the memory can be mapped.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });

@@ -1,8 +1,7 @@
 //! The backend over the kernel module gdrdrv, versions 2.0 to 2.6 and later versions that stay compatible.
 //!
 //! A connection caches the driver's version and attributes. If the driver keeps pins until they are released
-//! ([`Attribute::UsePersistentMapping`]), their descriptions are cached too, because then only this library changes
-//! them.
+//! ([`Attribute::UsePersistentMapping`]), their descriptions are cached too, because only this library changes them.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -23,9 +22,8 @@ use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, P2pToke
 
 /// The first version of gdrdrv with the ioctl GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
-/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. For older versions, this
-/// library rounds the end of a range up to a GPU page, because newer versions of NVIDIA's GPU driver refuse ranges that
-/// end elsewhere.
+/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. For older versions, the
+/// end of a range is rounded up to a GPU page, because newer versions of NVIDIA's GPU driver refuse other ends.
 const PIN_V2: Version = Version::new(2, 5);
 
 /// An open connection to the module gdrdrv. The pins made through it share it.
@@ -34,8 +32,7 @@ pub struct Gdrdrv {
     /// The device file stays open as long as a pin exists.
     file: DeviceFile,
     version: Version,
-    /// The driver's answers to the ioctl GET_ATTR for [`Attribute::UsePersistentMapping`] and
-    /// [`Attribute::SupportPinFlagForcePcie`].
+    /// The answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and [`Attribute::SupportPinFlagForcePcie`].
     attributes: [OnceBool; 2],
     owner: Owner,
     force_pcie_compat: bool,
@@ -95,8 +92,7 @@ impl Gdrdrv {
     }
 
     /// Pins without FORCE_PCIE if the GPU has no other link than PCIe ([`Options::force_pcie_compat`]), and otherwise
-    /// returns `refusal`. Makes a mapping to find out, because only memory behind a coherent link has the type
-    /// `Caching`.
+    /// returns `refusal`. Makes a mapping to find out: only memory behind a coherent link has the type `Caching`.
     fn pin_without_force_pcie(self: Arc<Self>, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default) {
@@ -231,9 +227,8 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // The description is known from an earlier call. If the driver keeps pins until they are released, it is
-            // still valid, and the ioctl GET_INFO is not needed. The ioctl GET_ATTR, which finds that out, is made only
-            // once.
+            // The description from an earlier call is still valid if the driver keeps pins until they are released. The
+            // ioctl GET_ATTR finds that out only once, so later calls need no ioctl at all.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

@@ -1,7 +1,6 @@
 //! Lets host memory that CUDA has mapped for GPUs stand in for GPU memory.
 //!
-//! A pin only looks up the memory's CPU address, and a mapping is the memory at that address. So nothing is pinned,
-//! mapped or unmapped here.
+//! A pin looks up the memory's CPU address. A mapping is that memory, so nothing is pinned, mapped or unmapped here.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;

@@ -1,5 +1,4 @@
-//! The interface of each source of GPU memory (gdrdrv, dma-bufs, host memory), and the data that a pin shares with its
-//! mapping.
+//! The interface of each source of GPU memory, such as gdrdrv, and the data that a pin shares with its mapping.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -58,8 +57,7 @@ impl fmt::Debug for dyn SourcePin {
 pub struct PinRequest {
     /// Device address of the first byte.
     pub address: u64,
-    /// The number of bytes. If it is 0, the module gdrdrv decides whether the pin fails. With other sources of memory,
-    /// it fails.
+    /// The number of bytes. If it is 0, gdrdrv decides whether the pin fails. With other sources, the pin fails.
     pub size: u64,
     pub flags: PinFlags,
     /// CUDA's peer-to-peer tokens for the range. Only gdrdrv before 2.5 looks at them.
@@ -100,12 +98,10 @@ pub trait SourcePin: Send + Sync {
     /// Returns whether the pinned memory has been freed.
     fn callback_flag(&self) -> Result<bool>;
 
-    /// Maps the first `len` bytes, and returns the mapping's type. If the pin is of GPU memory, `len` is rounded up to
-    /// pages of the host.
+    /// Maps the first `len` bytes, for GPU memory rounded up to host pages, and returns the mapping's type.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins the range, or leaves that to `drop`. After an error, the range is still pinned. After success, callers
-    /// must drop the pin.
+    /// Unpins the range, or leaves that to `drop`. After an error, it stays pinned. On success, callers drop the pin.
     fn unpin(&self) -> Result<()>;
 }
 
@@ -123,8 +119,7 @@ const NOT_MAPPED: u32 = 0;
 const BEING_MAPPED: u32 = u32::MAX;
 
 impl<T: SourcePin + 'static> PinState<T> {
-    /// Wraps a pin that the driver has just made. If there is no memory for the `PinState`, the pin is dropped, and so
-    /// unpinned.
+    /// Wraps a pin that the driver has just made. If there is no memory for that, drops the pin, which unpins it.
     pub fn of_range(range: T) -> Result<Arc<PinState>> {
         Ok(heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?)
     }

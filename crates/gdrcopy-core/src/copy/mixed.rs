@@ -1,9 +1,8 @@
 //! Records whether the process has had mappings of several types.
 //!
 //! Accesses through mappings of different types pass each other in the CPU. A program that writes through one mapping
-//! and reads the same GPU memory through another could read old data. Once the process has mapped with several types,
-//! each copy therefore ends with a full fence. Almost every process has mappings of one type only, so copies test one
-//! flag that rarely changes.
+//! and reads the same GPU memory through another could read old data. So once the process has used several types, each
+//! copy ends with a full fence. Most processes use one type, so copies test a flag that rarely changes.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

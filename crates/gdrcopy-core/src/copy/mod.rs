@@ -1,5 +1,4 @@
-//! Decides how the module `routines` makes a copy: as one word, or by the copy routine for the mapping's type. Adds a
-//! fence if the process has mappings of several types.
+//! Chooses how the module `routines` makes a copy, by its size and the mapping's type, and whether a fence follows.
 
 pub mod mixed;
 
@@ -34,9 +33,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Copies as [`to_mapping`] does, for callers that need values in registers after the call. An aligned word of 1, 2, 4
-/// or 8 bytes is copied without saving registers, because all other copies of at most 8 bytes are in a separate
-/// function.
+/// Copies as [`to_mapping`] does, for callers that need values in registers after the call. An aligned word is copied
+/// without saving registers, because all other copies of at most 8 bytes are in a separate function.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -148,8 +146,7 @@ pub unsafe fn flush(src: *const u8) {
     routines::full_fence();
 }
 
-/// Makes `count` writes to a mapping. Callers call [`begin_batch`] before it and [`end_batch`] after it. See
-/// [`routines::write_many_unfenced`].
+/// Makes `count` writes to a mapping, between [`begin_batch`] and [`end_batch`]. See [`routines::write_many_unfenced`].
 ///
 /// # Safety
 /// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All items have the

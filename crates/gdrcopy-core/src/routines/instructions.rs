@@ -14,8 +14,7 @@ pub(super) trait Instructions {
     const LOADS_OVERLAP: bool = true;
     /// The size in bytes of the block that `LOAD_SMALL` copies, at least 8.
     const SMALL: usize = Self::BLOCK;
-    /// Copies an aligned block of `SMALL` bytes of device memory. A word is read by loading the block around it,
-    /// because loads of blocks overlap, and plain loads of words do not.
+    /// Copies an aligned block of `SMALL` bytes of device memory, from which a gather takes a word (see `gather`).
     const LOAD_SMALL: BlockFn = Self::LOAD_BLOCK;
     /// Copies an aligned cache line to device memory.
     const STORE_LINE: BlockFn;
@@ -32,8 +31,7 @@ pub(super) trait Instructions {
     const WRITE_PART: CopyFn = Self::WRITE;
     /// The routine's function for a copy from device memory.
     const READ: CopyFn;
-    /// Checks the offsets, host addresses and sizes of copies, from the first copy on, and returns how many it has
-    /// checked. The default checks none, so that the caller checks all.
+    /// Checks copies as [`CheckFn`] says. The default checks none, so that the caller checks all of them.
     const CHECK: CheckFn = |_, _, _| Some((0, 0));
     /// Fetches the cache line at a host address that is about to be stored to. The address may be invalid.
     const FETCH_FOR_STORE: fn(*const u8) = |_| {};

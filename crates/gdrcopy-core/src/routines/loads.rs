@@ -79,8 +79,7 @@ impl StackLine {
         }
     }
 
-    /// Loads the aligned block of `block` bytes that contains `src` into `self`, at the offset that the block has in
-    /// its cache line of the mapping.
+    /// Loads the aligned block of `block` bytes around `src` into `self`, at the block's offset in its cache line.
     ///
     /// # Safety
     /// The contract of [`by_line`], for the whole block.

@@ -12,10 +12,9 @@
 //! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
 //!
 //! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
-//! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or, with some routines, blocks of 16
-//! bytes, they are loaded in turn, by the same few instructions each. All other gathers take three passes. The first
-//! lists the aligned blocks around the items. The second loads them, without a branch that depends on an item. The
-//! third copies the wanted bytes out.
+//! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or (with some routines) 16 bytes, they
+//! are loaded in turn, by the same few instructions each. All other gathers take three passes, which list the aligned
+//! blocks around the items, load them without a branch that depends on an item, and copy the wanted bytes out.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -49,9 +48,8 @@ macro_rules! unrolled {
     };
 }
 
-/// Makes `count` writes to a mapping. `item(n)` returns the write with the number `n`, from 0 on. Returns false, and
-/// makes none, if `shape` checks the copies and finds an invalid one. Callers call
-/// [`before_write`](super::before_write) before this and [`after_write`](super::after_write) after it.
+/// Makes the writes `item(0)` to `item(count - 1)` to a mapping. Returns false, and makes none, if `shape` finds an
+/// invalid one. Callers call [`before_write`](super::before_write) first and [`after_write`](super::after_write) last.
 ///
 /// # Safety
 /// Each item must meet the contract of [`write()`](super::write()), and all must have the size and the alignment that
@@ -67,10 +65,9 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Makes `count` reads from a mapping, with the fences of a single read. `item(n)` returns the read with the number
-/// `n`, from 0 on. Even words are loaded by the routine's loads, because these overlap, while plain loads of
-/// write-combining memory do not. Returns false, and reads nothing, if `shape` checks the copies and finds an invalid
-/// one.
+/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Even words are
+/// loaded by the routine's loads, because these overlap, while plain loads of write-combining memory do not. Returns
+/// false, and reads nothing, if `shape` checks the copies and finds an invalid one.
 ///
 /// # Safety
 /// Each item must meet the contract of [`read`](super::read), and all must have the size and the alignment that `shape`
@@ -242,11 +239,9 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item with more bytes than this, counted in whole blocks, is read by itself, because its loads overlap with each
-/// other.
+/// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
 const LARGEST: usize = 2048;
-/// The blocks of an item are listed for this number of bytes at a time, so that listing a smaller item takes no
-/// unpredictable branch.
+/// An item's blocks are listed for this many bytes at a time, so that a smaller item takes no unpredictable branch.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.
@@ -319,9 +314,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
     }
 }
 
-/// Loads each block to the place in the buffer that has the block's address. One turn of the loop loads `TURN` blocks.
-/// It loads the first block of each cache line, then the second block of each, and so on, because two loads of one line
-/// in a row may not overlap.
+/// Loads each block to the place in the buffer that has its address. Each turn of the loop loads the first blocks of
+/// its cache lines, then the second blocks, and so on, because two loads of one line in a row may not overlap.
 ///
 /// # Safety
 /// The contract of [`BlockFn`], for `count` blocks.

@@ -87,8 +87,7 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     }
 }
 
-/// Makes one write of a batch, by [`unaligned`] if it is no longer than two cache lines, else by `write`. For `H`, see
-/// [`by_line`].
+/// Makes one write of a batch: up to two cache lines by [`unaligned`], more by `write`. For `H`, see [`by_line`].
 ///
 /// # Safety
 /// The contract of [`super::write`], for the routine that has the function `write`.
@@ -108,9 +107,8 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
 #[cfg(target_arch = "x86_64")]
 const TWO_LINES: usize = 2 * LINE;
 
-/// Copies at most two cache lines by stores no wider than a `W`, which need not be aligned, the widest first. For `H`,
-/// see [`by_line`]. The CPU splits a store that straddles a cache line in two, which takes less time than two
-/// instructions.
+/// Copies at most two cache lines by stores no wider than a `W`, aligned or not, the widest first. For `H`, see
+/// [`by_line`]. The CPU splits a store that straddles cache lines in two, which takes less time than two instructions.
 ///
 /// # Safety
 /// The contract of [`super::write`].
@@ -141,8 +139,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Stores words smaller than a `W`, then `W`s, until `dst` is aligned to `boundary` or the next store would exceed
-    /// the rest.
+    /// Stores words smaller than `W`, then `W`s, until `dst` is aligned to `boundary` or the rest is too short.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
         // SAFETY: each step stays inside the rest; the smaller words align `dst` to `W`, or leave less than a `W`.

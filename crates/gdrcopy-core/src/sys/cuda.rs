@@ -66,8 +66,7 @@ enum PointerAttribute {
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// CUDA's functions, looked up at first use. If a function is missing, only its callers fail. All return a
-        /// CUresult.
+        /// CUDA's functions, looked up at first use. If one is missing, only its callers fail. All return a CUresult.
         #[derive(Debug)]
         pub struct Functions {
             library: ManuallyDrop<Library>,
@@ -255,8 +254,7 @@ impl Driver {
         // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
         let result = unsafe { self.cu.pointer_attribute()?(output, attribute as c_int, address) };
         self.check("cuPointerGetAttribute", result)?;
-        // An attribute of fewer than 8 bytes is in the low bytes of `value`, because CUDA exists for little-endian CPUs
-        // only.
+        // Shorter attributes fill the low bytes of `value`, because CUDA exists for little-endian CPUs only.
         Ok(value)
     }
 

@@ -4,8 +4,7 @@
 //! page of memory distinguishes child and parent at the cost of a load, because the kernel clears it in every child
 //! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, a number that differs between a parent and its children.
 //! Every `Owner` stores its process's epoch, and later compares it with the page's. The page also holds the address
-//! range of the C handles. In a child, the range is empty, so the check of the handle that every copy makes fails by
-//! itself.
+//! range of the C handles, which is empty in a child, so that every copy's check of its handle fails.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -117,8 +116,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Calls `open`, and takes the descriptor that it returns. This is for a file that can be opened several times,
-    /// such as a device file.
+    /// Takes the descriptor that `open` returns. Its file can be opened several times, for example a device file.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;

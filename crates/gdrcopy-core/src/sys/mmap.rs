@@ -166,8 +166,7 @@ pub unsafe fn reserve(address: Option<NonNull<c_void>>, len: usize) -> nix::Resu
     }
 }
 
-/// Does what [`reserve`] does, for a process that locks its memory and may not lock `len` more bytes. Reserves one
-/// page, unlocks it, and makes it longer, because an unlocked page can grow beyond the limit of locked memory.
+/// Reserves and unlocks one page, and makes it longer, because an unlocked page can exceed the limit of locked memory.
 ///
 /// # Safety
 /// The contract of [`reserve`].

@@ -7,13 +7,11 @@ use crate::routines::Routine;
 /// All sizes up to this one are checked; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Sizes above `MAX_LEN` that are checked too. Routines copy the largest of them in a loop over many cache lines, and
-/// some sizes are not a multiple of a cache line.
+/// Longer sizes to check. Some take a loop over many cache lines, and some are not a multiple of a cache line.
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
-/// The number of bytes before and after a copy's destination that must not change. It is more than the widest store
-/// has.
+/// The number of bytes around a copy's destination that must not change, more than the widest store has.
 const GUARD: usize = 128;
 const POISON: u8 = 0xff;
 const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
@@ -50,9 +48,8 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
         for &to in alignments {
             for &from in alignments {
                 let start = GUARD + to;
-                // Both pointers are made from pointers to all of `src` and `dst`, because a read may load bytes around
-                // its range. The source is made from a mutable pointer, because words are read by atomic loads, which
-                // need one in Rust.
+                // Both pointers are to all of `src` and `dst`, because a read may load bytes around its range. The
+                // source is mutable, because words are read by atomic loads, which need that in Rust.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from);
                 // SAFETY: the ranges are inside `src` and `dst`, which consist of whole cache lines.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };

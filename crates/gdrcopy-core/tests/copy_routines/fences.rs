@@ -6,8 +6,7 @@ use crate::edges::{LonePage, PAGE};
 use crate::steps::{Event, assert_read_is_fenced, assert_write_is_fenced, stepped};
 use crate::subject::{read, routines, write};
 
-/// Checks that every read has a fence before its loads, every write has a fence after its stores, and a flush has a
-/// full fence after its load.
+/// Checks that a read has a fence before its loads, a write after its stores, and a flush a full fence after its load.
 pub(crate) fn check() {
     let page = LonePage::new();
     let start = page.start();

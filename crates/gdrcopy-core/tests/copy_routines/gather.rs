@@ -1,5 +1,4 @@
-//! Checks that gathers (many reads at once) and batches (many writes with one fence) by every copy routine copy the
-//! wanted bytes, and change nothing else.
+//! Checks that every routine's gathers of reads and batches of writes copy the wanted bytes, and change nothing else.
 
 use crate::bytes::alignments;
 use crate::routines::{self, Alike, Item, Routine, Shape};
@@ -89,8 +88,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     assert!(batch.0 == written.0, "{}: written: {case}", routine.name());
 }
 
-/// Checks one or three items of each size at each alignment, and then many items, because a gather of many items copies
-/// a limited number of them at a time.
+/// Checks one or three items of each size and alignment, and then more items than a gather copies at a time.
 pub(crate) fn check(routine: &Routine) {
     let mut device = Arena::new();
     for len in 0..=MAX_LEN {
@@ -122,8 +120,7 @@ pub(crate) fn check(routine: &Routine) {
     }
 }
 
-/// Makes the copies as writes by a batch, and then as reads by a gather. Returns two results: whether the batch was
-/// made or refused, and whether the gather was.
+/// Makes the copies as writes by a batch, then as reads by a gather. Returns whether each of the two was made.
 ///
 /// # Safety
 /// Valid copies lie in the mapping that starts at `device`, and `host` has room for each.
@@ -148,8 +145,7 @@ unsafe fn write_and_read(routine: &Routine, shape: Alike<'_>, device: *mut u8, h
     are_made
 }
 
-/// Checks that batches and gathers of copies of one size are made only if each field of each copy (its offset, its host
-/// address and its size) is valid.
+/// Checks that batches and gathers of one size are made only if each copy's offset, host address and size are valid.
 pub(crate) fn check_fields(routine: &Routine) {
     const ROOM: usize = 4096;
     const LEN: usize = 8;

@@ -1,6 +1,5 @@
-//! Compares every copy routine that this CPU can run with a byte-wise copy, and checks that its accesses suit device
-//! memory (their alignment, their number and their fences). Builds with debug assertions check fewer alignments, unless
-//! `GDRCOPY_TEST_ALL` is set.
+//! Compares every copy routine that this CPU can run with a byte-wise copy, and checks the alignment, the number and
+//! the fences of its accesses. Builds with debug assertions check fewer alignments, unless `GDRCOPY_TEST_ALL` is set.
 
 use gdrcopy_core::routines;
 

@@ -49,8 +49,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Makes the watched pages inaccessible again, which `on_fault` may have made accessible for the last instruction.
-/// Records the next instruction if it is a fence.
+/// Ends the access that `on_fault` may have given to the last instruction. Records the next one if it is a fence.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three bytes
     // are read only if the first ones show that there are more.
@@ -73,8 +72,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a signal handler that stays until the process ends. But handlers of SIGSEGV remove themselves at a fault
-/// that no test has caused.
+/// Installs a signal handler for good. But handlers of SIGSEGV remove themselves at a fault that no test has caused.
 pub(crate) fn handle(signal: c_int, handler: Handler) {
     // SAFETY: a zeroed sigaction is a valid one, and the handler has the parameters that SA_SIGINFO requires.
     unsafe {
@@ -98,8 +96,7 @@ pub(crate) unsafe fn single_step(work: impl FnOnce()) {
     }
 }
 
-/// Runs `work` one instruction at a time, and returns its fences and its accesses to these pages, in order. Panics if
-/// it accesses none of the pages.
+/// Single-steps `work`, and returns its fences and its accesses to these pages, in order. Panics if it accesses none.
 pub(crate) fn stepped(case: &str, pages: *mut u8, len: usize, work: impl FnOnce()) -> Vec<Event> {
     handle(SIGSEGV, on_fault);
     handle(SIGTRAP, on_step);

@@ -1,5 +1,4 @@
-//! The copy routines under test, and functions that copy by a routine. As in the library, aligned words of 1, 2, 4 or 8
-//! bytes are copied by `write_word` and `read_word` instead.
+//! Copies by the routines under test. As in the library, aligned words are copied by `write_word` and `read_word`.
 
 use crate::routines::{self, Routine};
 

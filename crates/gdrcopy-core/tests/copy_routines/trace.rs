@@ -1,8 +1,7 @@
 //! Records every access to device memory, one by one.
 //!
-//! The tests copy to and from a page without access rights. Each access to it faults. The handler of the fault gives
-//! access to the page for one instruction, by the CPU's trap flag. After this instruction, another handler records the
-//! bytes that changed, and takes the access away again.
+//! The tests copy to and from a page without access rights, so that each access faults. The handler opens the page for
+//! one instruction by the CPU's trap flag. Then another handler records the changed bytes and closes the page.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Arguments;
@@ -52,8 +51,7 @@ struct Trace {
     page: *mut u8,
     /// The page's contents before each access.
     clean: [u8; WINDOW],
-    /// The contents that all stores together have made. The page itself is reset to `clean` after each access, so that
-    /// a second store of the same byte counts as another change.
+    /// The contents made by all stores. The page is reset to `clean` after each, so that a repeated store is noticed.
     result: [u8; WINDOW],
     accesses: Vec<Access>,
 }
@@ -172,8 +170,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that a gather loads each aligned block that contains bytes of a place once for that place, and loads nothing
-/// else. A block has the width of the routine's loads.
+/// Checks that a gather loads each of the routine's blocks with bytes of a place once for that place, and nothing else.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
@@ -193,8 +190,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Checks that a batch stores each byte of its places once, and an aligned word by one store. All stores of the
-/// portable routine must be aligned words.
+/// Checks that each byte is stored once, each word by one store, and that the portable routine stores aligned words.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();
@@ -242,8 +238,7 @@ fn blocks(place: Place, width: usize) -> Vec<usize> {
     (place.at - place.at % width..place.range().end).step_by(width).collect()
 }
 
-/// Checks that a write stores each byte once, and that each store is naturally aligned and at most as wide as the
-/// widest of the routine.
+/// Checks that a write stores each byte once, by naturally aligned stores that are no wider than the routine's widest.
 fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let widest = width(routine);
     let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -266,8 +261,7 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Checks that a read loads each aligned block that contains bytes of the range once, and loads nothing else. But an
-/// aligned word is read by one load of its size.
+/// Checks that a read loads each aligned block with bytes of the range once, or a word by one load, and nothing else.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];

@@ -35,8 +35,7 @@ impl Instructions for Power {
     const READ: CopyFn = portable::read;
 }
 
-/// Runs the copy loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
-/// specific to this architecture.
+/// Runs the loop `W` by `routine`'s instructions. Returns `None` if the routine is not specific to this architecture.
 ///
 /// # Safety
 /// The contract of [`Work::run`].

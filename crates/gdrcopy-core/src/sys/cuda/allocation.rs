@@ -1,5 +1,4 @@
-//! Allocates GPU memory that can be pinned, or host memory that stands in for it. Finds the CPU address of host memory,
-//! and exports dma-bufs.
+//! Allocates pinnable GPU memory, or host memory in its place. Finds the CPU address of host memory. Exports dma-bufs.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -80,8 +79,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Returns the GPU of the calling thread's context, or GPU 0 if the thread has none. Only for `alloc_host`, because
-    /// it makes no stream in which GPU memory is freed.
+    /// Returns the GPU of the thread's context, or else GPU 0, without a stream for frees. Only for `alloc_host`.
     pub fn of_thread() -> Result<Gpu> {
         fork::enter()?;
         let driver = super::load(EXPORTS_DMA_BUFS)?;
@@ -193,8 +191,7 @@ impl Drop for Gpu {
         if !self.owner.is_current() {
             return;
         }
-        // If CUDA does not number contexts, `is_live` cannot find out whether the stream still exists, so it is not
-        // destroyed.
+        // If CUDA does not number contexts, `is_live` returns false, and the stream is never destroyed.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the frees in it.
@@ -252,8 +249,7 @@ impl Driver {
     }
 
     /// Calls `work` in the capture mode `RELAXED`, in which the thread may make any call, then restores the mode. In
-    /// other modes, CUDA refuses calls such as allocations while any stream is capturing, and the refusal ends the
-    /// capture.
+    /// other modes, CUDA refuses calls such as allocations while any stream is capturing, and thereby ends the capture.
     fn outside_captures<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut before = RELAXED;
         self.exchange(&mut before)?;

@@ -1,5 +1,4 @@
-//! Finds and sets the CUDA context that is current in a thread, and finds the context in which GPU memory was
-//! allocated.
+//! Finds and sets the CUDA context that is current in a thread, and finds the one in which memory was allocated.
 
 use std::ops::Range;
 use std::ptr;

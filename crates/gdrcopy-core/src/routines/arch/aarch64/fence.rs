@@ -1,12 +1,10 @@
-//! The fences of AArch64. The CPU may reorder all accesses to memory of the type Normal, cached or not. So every order
-//! takes the instruction DMB. Its scope is the full system, because the GPU is outside of every smaller shareability
-//! domain.
+//! The fences of AArch64. The CPU may reorder all accesses to Normal memory, cached or not. So every order takes the
+//! instruction DMB. Its scope is the full system, because the GPU is outside of every smaller shareability domain.
 
 use core::arch::asm;
 
-/// Makes a read's loads return data no older than the read, and orders them after the loads of all earlier reads. DMB
-/// LD would suffice for that. DMB SY also orders them after the thread's earlier stores, which is needed because the
-/// data may be the GPU's answer to these stores.
+/// Makes a read's loads return data no older than the read, and orders them after the loads of earlier reads. DMB LD
+/// does that. DMB SY also orders them after earlier stores, because the data may be the GPU's answer to these stores.
 #[inline(always)]
 pub fn before_read() {
     full();

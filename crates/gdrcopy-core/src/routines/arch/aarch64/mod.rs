@@ -17,8 +17,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&NEON, &portable::ROUTINE].into_iter()
 }
 
-/// Runs the copy loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
-/// specific to this architecture.
+/// Runs the loop `W` by `routine`'s instructions. Returns `None` if the routine is not specific to this architecture.
 ///
 /// # Safety
 /// The contract of [`Work::run`].

@@ -75,8 +75,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
         if len.wrapping_sub(1) >= LARGEST_UNALIGNED {
             return write(dst, src, len);
         }
-        // The stores are not in a loop, because the compiler would unroll it, and counting its turns would take
-        // instructions.
+        // This is not a loop, because the compiler would unroll it, and counting its turns would take instructions.
         let mut at = 0;
         if len > 2 * LINE {
             copy_unaligned(dst, src);
@@ -93,8 +92,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies a line by one store, in inline assembly. In builds without optimization, `_mm512_storeu_si512` may call
-/// `memcpy`, which stores some bytes twice.
+/// Copies a line by one store. If unoptimized, `_mm512_storeu_si512` may call `memcpy`, which stores some bytes twice.
 ///
 /// # Safety
 /// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
@@ -108,8 +106,7 @@ unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Writes of up to this number of bytes may use stores that straddle two cache lines. The CPU splits such a store in
-/// two.
+/// The size in bytes of the longest write whose stores may straddle cache lines. The CPU splits such a store in two.
 const LARGEST_UNALIGNED: usize = 4 * LINE;
 
 /// Writes 1 to 64 bytes by one masked store, which may reach into the next line. If the load or the store would cross a
@@ -130,8 +127,7 @@ unsafe fn write_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Returns a number in which the bit [`SMALLEST_PAGE`] is set if [`crosses_page`] returns true for the address. The
-/// numbers of two addresses can be tested by one branch.
+/// Sets the bit [`SMALLEST_PAGE`] of its result if [`crosses_page`] is true, so that one branch can test two addresses.
 #[inline]
 fn change_of_page(address: *const u8) -> usize {
     address.addr() ^ address.addr().wrapping_add(LINE - 1)
@@ -160,8 +156,7 @@ unsafe fn copy_masked(dst: *mut u8, src: *const u8, mask: u64) {
     unsafe { _mm512_mask_storeu_epi8(dst.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
 }
 
-/// Checks whether the fields of copies are in their ranges, as [`CheckFn`] says. Checks eight copies at a time, in
-/// three registers, and leaves the last copies, fewer than eight, to the caller.
+/// Checks copies as [`CheckFn`] says, eight at a time in three registers, and leaves up to seven to the caller.
 ///
 /// # Safety
 /// Needs AVX-512 F.
@@ -172,9 +167,8 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// For each of the three registers, a mask of the lanes that hold the first field of a copy, its offset. A copy has
-    /// three fields, so the lanes that hold third fields have the mask of the register before (for register 0, of
-    /// register 2).
+    /// For each of the three registers, a mask of the lanes that hold the first of a copy's three fields, its offset.
+    /// So the lanes of third fields have the mask of the register before (for register 0, of register 2).
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -209,11 +203,10 @@ const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
 ///
-/// Loads of uncached memory and stores that miss the cache share the same buffers of the CPU. So a store to a cache
-/// line that the core does not have in its caches delays the loads after it by a whole round trip. From the second
-/// batch on, the cache lines to store to are therefore fetched before the next loads are issued. With an H200 that
-/// saves 8 to 27% of the time of reads of 4 and 16 MiB. A read of one batch does not need this, because its stores may
-/// complete after the call.
+/// Uncached loads and stores that miss the cache share the same buffers of the CPU. So a store to a cache line that the
+/// core does not have in its caches delays the loads after it by a whole round trip. From the second batch on, the
+/// cache lines to store to are fetched before the next loads are issued. With an H200 that saves 8 to 27% of the time
+/// of reads of 4 and 16 MiB. A read of one batch does not need this: its stores may complete after the call.
 ///
 /// # Safety
 /// The contract of `routines::read`, and the CPU must have AVX-512 F and BW.
@@ -312,8 +305,7 @@ fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// Does what [`read`] does, but copies the first `head` bytes, at most a line, through the stack, without a masked
-/// store.
+/// Does what [`read`] does, but copies the first `head` bytes, at most a line, by the stack, without a masked store.
 ///
 /// # Safety
 /// The contract of [`read`].

@@ -10,9 +10,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 /// Makes the loads of a read return data no older than the read, and orders them after the loads of all earlier reads.
 ///
 /// Intel's manual asks for MFENCE if another agent writes memory that is read by streaming loads. LFENCE orders them
-/// too, and would save some 10 ns of the 1,000 ns of a read, but it leaves the buffers of streaming loads filled. A
-/// loop of 32-byte streaming loads and LFENCE read the same old cache line 20,000 times, in 8 ns each, while the GPU
-/// was writing it.
+/// too, and saves some 10 ns of a read's 1,000 ns, but leaves the buffers of streaming loads filled. A loop of 32-byte
+/// streaming loads and LFENCE read the same old cache line 20,000 times in 8 ns each while the GPU was writing it.
 #[inline(always)]
 pub fn before_read() {
     full();

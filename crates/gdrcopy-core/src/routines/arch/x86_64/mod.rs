@@ -63,8 +63,7 @@ fn maker() -> [[u8; 4]; 3] {
     [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes)
 }
 
-/// Returns the routines that this CPU can run, best first. If Intel did not make the CPU, the AVX-512 routine comes
-/// last.
+/// Returns the routines that this CPU can run, best first. If Intel did not make the CPU, AVX-512 comes last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     supported_by(&Cpu::detect())
 }
@@ -81,8 +80,7 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     .filter_map(|(runs, routine)| runs.then_some(routine))
 }
 
-/// Runs the copy loop `W` by the instructions of `routine`, and returns the loop's result; `None` if the routine is not
-/// specific to this architecture.
+/// Runs the loop `W` by `routine`'s instructions. Returns `None` if the routine is not specific to this architecture.
 ///
 /// # Safety
 /// The contract of [`Work::run`], and the CPU must run the routine.
