@@ -3,9 +3,10 @@
 //! C programs can pass any number as a handle. It is a live handle if it lies in the range of our slots, at a multiple
 //! of the slot size, and the slot is in use. The check takes no lock, searches no table, and reads only that slot.
 //!
-//! A slot points to a [`Holder`], which owns the object, an open driver or a pin. Holders are reused at once, so the
-//! object in them is stored with its handle. Each call compares that handle with the caller's. So the call detects a
-//! stale handle, and a handle of the wrong kind, such as a pin's handle that is passed as a `gdr_t`.
+//! A slot points to a [`Holder`], which owns the object, an open driver or a pin. After the check, another thread may
+//! end the object, and its holder may get another object. So the holder stores the object with the object's handle, and
+//! each call compares that with the caller's. A pin's handle that is passed as a `gdr_t` is found out, too, because a
+//! holder has one place for each kind of object.
 
 use std::ops::Range;
 use std::{ptr, slice};

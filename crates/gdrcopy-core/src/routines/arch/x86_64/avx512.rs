@@ -282,7 +282,7 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Stores the `len` bytes (1 to 64) that came from `src` in `line`, a register loaded from the cache line around `src`.
+/// Stores to `dst` those `len` bytes (1 to 64) that `src` points to. `line` has the cache line that contains them.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW, and `len` writable bytes at `dst`.
