@@ -125,17 +125,24 @@ static void few_live_pins_keep_little(void)
     gpu_free(&buffer);
 }
 
-/* Pins that have ended give their handles back. Here the limit of address space leaves room for 2,048 handles at most,
-   and 2,100 pins are made one after the other. */
-static void ended_pins_give_their_handles_back(void)
+/* Here the limit of address space leaves room for 2,048 handles. A thousand pins live at once. Then 2,100 pins are made
+   one after the other, which works because pins that have ended give their handles back. */
+static void few_addresses_are_room_for_many_handles(void)
 {
+    enum { LIVE = 1000 };
+    gdr_mh_t live[LIVE];
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     CHECK(used != MAP_FAILED);
     gpu_init();
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     set_limit(RLIMIT_AS, (rlim_t)(status_kib("VmSize") + 6 * MIB) * 1024);
+    set_limit(RLIMIT_NOFILE, 2 * LIVE);
     gdr_t g = open_driver();
+    for (int i = 0; i < LIVE; i++)
+        live[i] = pin(g, buffer.address, GPU_PAGE_SIZE);
+    for (int i = 0; i < LIVE; i++)
+        CHECK_OK(gdr_unpin_buffer(g, live[i]));
     for (int i = 0; i < 2100; i++)
         CHECK_OK(gdr_unpin_buffer(g, pin(g, buffer.address, GPU_PAGE_SIZE)));
     CHECK_OK(gdr_close(g));
@@ -148,7 +155,7 @@ int main(void)
     in_child(limited_address_space_stays_the_programs);
     in_child(most_of_the_limit_is_in_use);
     in_child(no_addresses_are_left);
-    in_child(ended_pins_give_their_handles_back);
+    in_child(few_addresses_are_room_for_many_handles);
     in_child(open_reserves_little);
     in_child(open_locks_little);
     for (limited = 0; limited < sizeof(lockable) / sizeof(lockable[0]); limited++)

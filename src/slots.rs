@@ -401,12 +401,16 @@ mod tests {
     #[test]
     fn memory_of_a_step_is_released_with_its_last_live_slot() {
         let mut arena = Arena::reserve().expect("address space");
-        let slots: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
-        let (last, others) = slots.split_last().expect("a step has slots");
+        let slots: Vec<_> = (0..2 * STEP).map(|_| take(&mut arena)).collect();
+        let (last, others) = slots[STEP..].split_last().expect("a step has slots");
         last.show(1, None, 0);
         others.iter().for_each(|slot| give_back(&mut arena, slot));
         assert_eq!(last.gdr(), 1, "the slot is live");
         give_back(&mut arena, last);
         assert_eq!(last.gdr(), 0, "`clear` keeps this field, which reads as 0 in released memory");
+        let next = take(&mut arena);
+        next.show(1, None, 0);
+        give_back(&mut arena, next);
+        assert_eq!(next.gdr(), 1, "the step from which slots are being taken is kept");
     }
 }

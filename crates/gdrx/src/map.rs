@@ -332,3 +332,14 @@ const _: () = {
     assert!(offset_of!(gdrx_map, process) == 24 && offset_of!(gdrx_map, several_types) == 32);
     assert!(offset_of!(gdrx_copy, host) == 8 && offset_of!(gdrx_copy, size) == 16);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_has_the_process_and_its_start() {
+        assert_eq!(identity() >> 32, u64::from(process::id()));
+        assert_ne!(identity() as u32, 0);
+    }
+}
