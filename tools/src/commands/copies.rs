@@ -71,11 +71,11 @@ pub(crate) struct Copylat {
 /// How often copies are made.
 #[derive(Debug, Args)]
 struct Counts {
-    /// Number of writes of each size; 0 leaves writes out
+    /// Writes of each size; 0 for none
     #[arg(short = 'w', long, default_value_t = 10_000, value_name = "N")]
     writes: usize,
 
-    /// Number of reads of each size; 0 leaves reads out
+    /// Reads of each size; 0 for none
     #[arg(short = 'r', long, default_value_t = 100, value_name = "N")]
     reads: usize,
 }
