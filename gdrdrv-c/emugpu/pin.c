@@ -152,7 +152,7 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		pin->revoked = true;
 		/*
 		 * Every second callback runs in a kernel thread, so that clients cannot rely on the
-	 * freeing thread's user memory.
+		 * freeing thread's user memory.
 		 */
 		in_kernel_thread = !in_kernel_thread;
 		lost_pin.pin = pin;
