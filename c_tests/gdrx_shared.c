@@ -98,12 +98,14 @@ static int receive(int socket)
     CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX - 1, part.type), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(NULL), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(&none), EINVAL);
-    CHECK(dup2(fd, STDIN_FILENO) == STDIN_FILENO); /* descriptor 0 can be mapped, too */
-    result = gdrx_map_dmabuf(&map, STDIN_FILENO, part.offset, BYTES, part.type);
+    result = gdrx_map_dmabuf(&map, fd, part.offset, BYTES, part.type);
     if (result != 0) {
         map_is_unchanged(&map);
         return NOT_MAPPED;
     }
+    CHECK_OK(gdrx_unmap_dmabuf(&map));
+    CHECK(dup2(fd, STDIN_FILENO) == STDIN_FILENO); /* descriptor 0 can be mapped, too */
+    CHECK_OK(gdrx_map_dmabuf(&map, STDIN_FILENO, part.offset, BYTES, part.type));
     CHECK_ERROR(gdrx_map_dmabuf(&none, fd, part.offset, BYTES, 0), EINVAL);
     map_is_unchanged(&none);
     close(fd);
