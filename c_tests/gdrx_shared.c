@@ -95,6 +95,7 @@ static int receive(int socket)
     CHECK_ERROR(gdrx_map_dmabuf(&map, -1, part.offset, BYTES, part.type), EINVAL);
     CHECK_ERROR(gdrx_map_dmabuf(&map, 1000, part.offset, BYTES, part.type), EBADF);
     CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, 0, part.type), EINVAL);
+    CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX, part.type), EINVAL);
     CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX - 1, part.type), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(NULL), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(&none), EINVAL);
@@ -185,7 +186,12 @@ int main(int argc, char **argv)
     bool to_forked = export_to(forked[0], GDR_PIN_FLAG_DEFAULT, receivers[0]);
     bool to_started = export_to(started[0], GDR_PIN_FLAG_FORCE_PCIE, receivers[1]);
     /* This program must not exit before the receivers, because gdremu then removes files that they need. */
-    if (!to_forked || !to_started)
+    if (!to_forked || !to_started) {
+        gdr_t g = open_driver();
+
+        CHECK(!uses_dmabuf(g)); /* if the library uses dma-bufs, this CUDA maps them */
+        CHECK_OK(gdr_close(g));
         waive("this CUDA does not export dma-bufs, or does not map them");
+    }
     return passed("gdrx_shared");
 }
