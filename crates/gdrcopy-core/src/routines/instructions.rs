@@ -39,8 +39,8 @@ pub(super) trait Instructions {
 
 /// A loop over many copies.
 ///
-/// Its arguments have at most two words each, so that calls pass them in registers. A word that a call stores on the
-/// stack takes the place of a write to the mapping in the CPU's store buffer.
+/// The arguments of `run` have at most two words each, so that calls pass them in registers. A word that a call stores
+/// on the stack fills a place in the CPU's store buffer that writes to the mapping need.
 pub(super) trait Work {
     /// Runs the loop by the instructions of `I`. Returns whether the copies were made.
     ///

@@ -115,7 +115,7 @@ impl StackLine {
     }
 }
 
-/// Copies bytes that a load has put into a buffer on to `dst`. Up to 128 bytes are copied without a call of memcpy.
+/// Copies bytes from a buffer, where a load has put them, to `dst`. Copies up to 128 bytes without a call of memcpy.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.

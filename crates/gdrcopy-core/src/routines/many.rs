@@ -65,7 +65,7 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Even words are
+/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Words, too, are
 /// loaded by the routine's loads, because these overlap, while plain loads of write-combining memory do not. Returns
 /// false, and reads nothing, if `shape` checks the copies and finds an invalid one.
 ///
@@ -241,7 +241,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16384;
 /// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
 const LARGEST: usize = 2048;
-/// An item's blocks are listed for this many bytes at a time, so that a smaller item takes no unpredictable branch.
+/// The blocks to load are listed for this many bytes of an item at a time, so that small items take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.
@@ -314,8 +314,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
     }
 }
 
-/// Loads each block to the place in the buffer that has its address. Each turn of the loop loads the first blocks of
-/// its cache lines, then the second blocks, and so on, because two loads of one line in a row may not overlap.
+/// Loads each block to the place in the buffer that has the block's address. A turn of the loop loads the first blocks
+/// of its cache lines, then the second blocks, and so on, because two loads of one line in a row may not overlap.
 ///
 /// # Safety
 /// The contract of [`BlockFn`], for `count` blocks.

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-/// The size of a cache line in bytes, the largest unit that crosses PCIe undivided.
+/// The size of a cache line in bytes, the size of the largest access by the CPU that crosses PCIe undivided.
 pub(super) const LINE: usize = 64;
 
 /// Copies `len` bytes from `src` to `dst`.
@@ -14,8 +14,8 @@ pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 /// Copies a line or a block of fixed size from `src` to `dst`.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for that size. The one in device memory must be aligned to that size. The
-/// CPU must have the instructions.
+/// `src` must be readable and `dst` writable for that size. The address in device memory must be aligned to that size.
+/// The CPU must have the instructions.
 pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 
 /// The copy functions that use one instruction set.

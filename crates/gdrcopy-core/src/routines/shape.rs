@@ -16,7 +16,7 @@ pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields)
 pub struct Shape {
     /// The size of each item in bytes; 0 if sizes differ.
     pub(super) len: usize,
-    /// The bitwise or of the mapped addresses of all items. It is aligned to a number if all of them are.
+    /// The bitwise or of the mapped addresses of all items. It is aligned to a power of two exactly if all of them are.
     pub(super) addresses: usize,
 }
 
@@ -39,7 +39,7 @@ impl Shape {
 
 /// A [`Shape`], or copies that are checked to find out their shape ([`Alike`]).
 pub trait Shaped: Copy {
-    /// Returns the shape of all `count` copies; `None` if one of them is invalid, so that none must be made.
+    /// Returns the shape of all `count` copies; `None` if one of them is invalid. Then callers make none of them.
     ///
     /// # Safety
     /// The CPU must have the instructions of `check`.

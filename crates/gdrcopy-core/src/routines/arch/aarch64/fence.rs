@@ -1,10 +1,10 @@
-//! The fences of AArch64. The CPU may reorder all accesses to Normal memory, cached or not. So every order takes the
-//! instruction DMB. Its scope is the full system, because the GPU is outside of every smaller shareability domain.
+//! The fences of AArch64. The CPU may reorder all accesses to Normal memory, cached or not. So every ordering takes a
+//! DMB instruction. Its scope is the full system, because the GPU is outside of every smaller shareability domain.
 
 use core::arch::asm;
 
 /// Makes a read's loads return data no older than the read, and orders them after the loads of earlier reads. DMB LD
-/// does that. DMB SY also orders them after earlier stores, because the data may be the GPU's answer to these stores.
+/// would do that. But the data may be the GPU's answer to earlier stores, so DMB SY orders the loads after these too.
 #[inline(always)]
 pub fn before_read() {
     full();
@@ -27,9 +27,9 @@ pub fn before_write() {
 /// Orders the stores of a write before every later store, and pushes them out.
 ///
 /// DMB orders but does not push, and a CPU may hold stores to write-combining memory (Normal-NC) back to merge them
-/// with later stores. The hint DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take DGH for a NOP and keep
-/// the stores for as long as their buffers do. DSB ST would push on those CPUs too, but stalls the thread until the
-/// stores have completed. The stall is a round trip for each flag, even on cached mappings, where nothing is held back.
+/// with later stores. The hint DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take DGH for a NOP and may
+/// hold the stores back. DSB ST would push on those CPUs too, but stalls the thread until the stores have completed.
+/// The stall takes a round trip for each write, even on cached mappings, where nothing is held back.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: DMB and HINT touch neither memory, registers nor flags.

@@ -92,7 +92,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies a line by one store. If unoptimized, `_mm512_storeu_si512` may call `memcpy`, which stores some bytes twice.
+/// Copies a line by one store, in assembly, because `_mm512_storeu_si512` may store some bytes twice if unoptimized.
 ///
 /// # Safety
 /// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
@@ -156,7 +156,7 @@ unsafe fn copy_masked(dst: *mut u8, src: *const u8, mask: u64) {
     unsafe { _mm512_mask_storeu_epi8(dst.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
 }
 
-/// Checks copies as [`CheckFn`] says, eight at a time in three registers, and leaves up to seven to the caller.
+/// Checks eight copies at a time, in three registers, as [`CheckFn`] says. Leaves the rest, up to seven, to the caller.
 ///
 /// # Safety
 /// Needs AVX-512 F.
@@ -168,7 +168,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
         return Some((0, 0));
     }
     /// For each of the three registers, a mask of the lanes that hold the first of a copy's three fields, its offset.
-    /// So the lanes of third fields have the mask of the register before (for register 0, of register 2).
+    /// The lanes that hold a third field have the mask of the register before (for register 0, that of register 2).
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -305,7 +305,7 @@ fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// Does what [`read`] does, but copies the first `head` bytes, at most a line, by the stack, without a masked store.
+/// Does what [`read`] does, but copies the first `head` bytes (at most a line) through the stack, without a mask.
 ///
 /// # Safety
 /// The contract of [`read`].

@@ -35,7 +35,7 @@ pub fn after_read() {
 /// The SFENCE of this write puts its own stores, and all WB stores since the previous write, before every later store.
 ///
 /// The manuals do not promise that the WB stores since the last SFENCE come before this write's WC stores. That rests
-/// on the store buffer, which stores leave in program order. A WB store is in the cache, where the GPU's coherent reads
+/// on the store buffer: stores leave it in program order. A WB store is in the cache, where the GPU's coherent reads
 /// find it, before a later WC store enters the WC buffer. Earlier loads have returned before any later store leaves.
 #[inline(always)]
 pub fn before_write() {
