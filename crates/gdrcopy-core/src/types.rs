@@ -45,7 +45,7 @@ impl fmt::Display for Version {
 
 /// Versions of the CUDA driver, 1000 × major + 10 × minor.
 pub mod cuda_version {
-    /// The first version that has all functions of CUDA that we use, 11.0.
+    /// The first version that has all functions needed to allocate GPU memory, 11.0.
     pub const OLDEST: i32 = 11000;
     /// The first version that exports dma-bufs, 11.7.
     pub const EXPORTS_DMA_BUFS: i32 = 11070;

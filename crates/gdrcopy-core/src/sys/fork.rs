@@ -4,7 +4,7 @@
 //! page of memory distinguishes child and parent at the cost of a load, because the kernel clears it in every child
 //! (`MADV_WIPEONFORK`). The page holds the process's *epoch*, a number that differs between a parent and its children.
 //! Every `Owner` stores its process's epoch, and later compares it with the page's. The page also holds the address
-//! range of the C handles, which is empty in a child, so that every copy's check of its handle fails.
+//! range of the C handles, which is empty in a child, so that the copy functions refuse the parent's handles.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -292,7 +292,7 @@ pub fn enter() -> Result<()> {
         return Ok(());
     }
     if !IS_CLEARED_IN_CHILDREN.load(Ordering::Acquire) {
-        // Two threads may come here at once, and then both do the same.
+        // Two threads may come here at once. Then both ask for the same, which does no harm.
         clear_in_children().map_err(error::no_memory)?;
         IS_CLEARED_IN_CHILDREN.store(true, Ordering::Release);
     }

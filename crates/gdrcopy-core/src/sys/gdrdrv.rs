@@ -25,7 +25,7 @@ const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 /// The ioctl type byte of all commands.
 const MAGIC: u8 = 0xDA;
 
-/// A call that signals interrupt is repeated this many times before `EINTR` is passed on.
+/// A call that fails with `EINTR` is repeated this many times before the error is returned.
 const MAX_INTERRUPTIONS: u32 = 100;
 
 macro_rules! commands {

@@ -17,7 +17,7 @@ use crate::sys::fork::{Owner, page_size};
 /// Memory that the CPU and the GPU share. No Rust reference to it exists, because the GPU writes it at any time.
 ///
 /// Dropping it unmaps what `map` has mapped, except in a forked child, which has not inherited the mapping, and may
-/// have mapped something else at its address.
+/// have mapped something else at the same addresses.
 pub struct Region {
     address: NonNull<u8>,
     len: usize,
@@ -91,7 +91,7 @@ impl Region {
         Ok(())
     }
 
-    /// Unmaps the driver's memory, but keeps its addresses reserved for the life of the process. So no later mmap gets
+    /// Unmaps the driver's memory, but keeps the addresses reserved for the life of the process. So no later mmap gets
     /// the addresses of stale pointers, and accesses by stale pointers raise SIGSEGV.
     ///
     /// A reservation replaces the mapping in one step. If that step fails, the region is unmapped, and its addresses
@@ -136,7 +136,7 @@ impl Region {
         Ok(())
     }
 
-    /// Keeps the reservation, which has no data, out of core files, as the driver's memory was, too. The kernel then
+    /// Keeps the reservation, which has no data, out of core files, as the driver's memory was before. The kernel then
     /// merges it with neighboring reservations, because they have the same attributes.
     fn exempt_from_dumps(&self) {
         // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
@@ -166,7 +166,7 @@ pub unsafe fn reserve(address: Option<NonNull<c_void>>, len: usize) -> nix::Resu
     }
 }
 
-/// Reserves and unlocks one page, and makes it longer, because an unlocked page can exceed the limit of locked memory.
+/// Reserves one page, unlocks it, and extends it to `len` bytes. The limit of locked memory ignores unlocked memory.
 ///
 /// # Safety
 /// The contract of [`reserve`].

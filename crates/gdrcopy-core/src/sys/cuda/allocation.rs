@@ -79,7 +79,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Returns the GPU of the thread's context, or else GPU 0, without a stream for frees. Only for `alloc_host`.
+    /// Returns the GPU of the thread's context, or else GPU 0, for `alloc_host`. Creates no stream to free memory in.
     pub fn of_thread() -> Result<Gpu> {
         fork::enter()?;
         let driver = super::load(EXPORTS_DMA_BUFS)?;
@@ -99,7 +99,7 @@ impl Gpu {
     }
 
     /// Allocates `len` bytes by cuMemAlloc, and not by cuMemAllocAsync, because memory of CUDA's default pools cannot
-    /// be pinned. Fails after a reset of the device, because the stream for the frees is gone.
+    /// be pinned. Fails after a reset of the device, which destroys the stream that `free` passes to cuMemFreeAsync.
     pub fn alloc(&self, len: usize) -> Result<Allocation> {
         self.owner.check()?;
         if self.id.is_some() && !self.is_live() {

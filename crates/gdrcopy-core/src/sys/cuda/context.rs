@@ -17,8 +17,8 @@ pub struct Place {
     pub is_known: bool,
 }
 
-/// Returns the addresses of a range at which CUDA is asked for an allocation: the last one, and in the first and last
-/// 64 KiB all addresses at which an allocation may start.
+/// Returns the addresses of a range at which to look for an allocation: the last address of the range, and all
+/// addresses in its first and last 64 KiB at which an allocation may start.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     /// CUDA's allocations start at multiples of this number of bytes.
     const UNIT: u64 = 512;
