@@ -48,10 +48,10 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
         for &to in alignments {
             for &from in alignments {
                 let start = GUARD + to;
-                // Both pointers are to all of `src` and `dst`, because a read may load bytes around its range. The
+                // Each pointer may access its whole array, because a read may load bytes around its range. The
                 // source is mutable, because words are read by atomic loads, which need that in Rust.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from);
-                // SAFETY: the ranges are inside `src` and `dst`, which consist of whole cache lines.
+                // SAFETY: `src` and `dst` contain the ranges and the cache lines around them.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };
 
                 let case = format_args!("{name}: {len} bytes from alignment {from} to {to}");

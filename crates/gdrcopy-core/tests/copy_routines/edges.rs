@@ -70,7 +70,7 @@ pub(crate) fn check(routine: &Routine) {
             for (end, at) in device.ends(len, gap).into_iter().enumerate() {
                 let sent: Vec<u8> = (0..len).map(|n| (n * 5 + end + 1) as u8).collect();
                 for buffer in host.ends(len, 0) {
-                    // SAFETY: the `len` bytes at `at` and `buffer` lie inside pages, which are whole cache lines.
+                    // SAFETY: the pages contain the `len` bytes at `at` and `buffer`, and the cache lines around them.
                     unsafe {
                         buffer.copy_from_nonoverlapping(sent.as_ptr(), len);
                         write(routine, at, buffer, len);

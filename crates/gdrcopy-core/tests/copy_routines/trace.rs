@@ -170,7 +170,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that a gather loads each of the routine's blocks with bytes of a place once for that place, and nothing else.
+/// Checks that, for each place, a gather loads the aligned blocks that have bytes of it, each once, and nothing else.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
@@ -261,7 +261,7 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Checks that a read loads each aligned block with bytes of the range once, or a word by one load, and nothing else.
+/// Checks that a read loads a word by one load, or else the aligned blocks that have bytes of the range, each once.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];
