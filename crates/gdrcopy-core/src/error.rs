@@ -182,7 +182,7 @@ pub enum Error {
     },
 }
 
-/// Names of calls to the driver in errors and logs. The names of all other ioctls have the form `ioctl NAME`, too.
+/// Names of calls to the driver in errors and logs. Ioctls that are not in this list are named `ioctl NAME` too.
 pub mod call {
     pub const OPEN: &str = "open of /dev/gdrdrv";
     pub const OPEN_DEVICE_PATH: &str = "open of the file given as device path";

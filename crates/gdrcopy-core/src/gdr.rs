@@ -9,7 +9,7 @@ use crate::pin::RawPin;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
-/// An open source of GPU memory. The crate `gdrcopy` wraps it as `Gdr`, and documents it there.
+/// An open connection to a source of GPU memory. The crate `gdrcopy` wraps it as `Gdr`, and documents it there.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
     backend: Arc<dyn Source>,

@@ -8,8 +8,8 @@ use nix::errno::Errno;
 
 use crate::error::{self, Result};
 
-/// The number of bytes that [`require`] tries to allocate. One call of a C function allocates fewer bytes in the
-/// standard library and in other packages.
+/// The number of bytes that [`require`] tries to allocate. During one call of a C function, the standard library and
+/// other packages allocate fewer bytes.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
 /// Fails if there is no memory for the small allocations that follow, such as those of strings. Those cannot return an
@@ -26,7 +26,7 @@ fn require_bytes(size: usize) -> Result<()> {
     reserved.map_err(no_memory)
 }
 
-/// Moves the value to newly allocated memory. It becomes an array, because only `Vec` reports that there is no memory.
+/// Moves the value to newly allocated memory, by way of a `Vec`, because only `Vec` reports that there is no memory.
 pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
     let mut one = Vec::new();
     one.try_reserve_exact(1).map_err(no_memory)?;

@@ -18,9 +18,9 @@ pub struct Variable {
     pub values: &'static str,
 }
 
-/// For a variable that takes any value, or whose value is checked where it is used.
+/// The values of a variable that takes any value, or whose value is checked where it is used.
 const ANY: &str = "any value";
-/// For a variable of which only the value `1` has an effect, as in NVIDIA's libgdrapi.
+/// The values of a variable of which only the value `1` has an effect, as in NVIDIA's libgdrapi.
 const ONE: &str = "1, which switches it on";
 const LEVEL: &str = "a number from 1 to 4";
 

@@ -1,8 +1,8 @@
 //! Maps GPU memory without a kernel module. CUDA exports the memory as a dma-buf, whose descriptor is mapped.
 //!
-//! This needs CUDA 13.3. `DmaBuf::open` never calls cuInit, because some programs only try whether it works and fork
-//! afterwards, and CUDA cannot be used in children of a process that has initialized CUDA. So the first pin calls
-//! cuInit. Only if the program has initialized CUDA itself, `open` asks the GPUs whether their memory can be mapped,
+//! This needs CUDA 13.3. `DmaBuf::open` never calls cuInit, because some programs only try whether `open` works and
+//! fork afterwards, and CUDA cannot be used in children of a process that has initialized CUDA. So the first pin calls
+//! cuInit. Only if the program has initialized CUDA itself, `open` checks that the memory of a GPU can be mapped,
 //! because programs expect pins to work after a successful `open`.
 #![forbid(unsafe_code)]
 
@@ -172,7 +172,7 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // A guessed device may be the wrong one. Then the export finds out whether the memory can be mapped.
+        // A guessed device may be the wrong one, so only a device that CUDA has named is checked here.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });

@@ -22,8 +22,8 @@ use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, P2pToke
 
 /// The first version of gdrdrv with the ioctl GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
-/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. For older versions, the
-/// end of a range is rounded up to a GPU page, because newer versions of NVIDIA's GPU driver refuse other ends.
+/// The first version of gdrdrv with the ioctls PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. For an older gdrdrv, this
+/// library rounds the end of a range up to a GPU page, because newer versions of the GPU driver refuse other ends.
 const PIN_V2: Version = Version::new(2, 5);
 
 /// An open connection to the module gdrdrv. The pins made through it share it.
@@ -227,8 +227,8 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // The description from an earlier call is still valid if the driver keeps pins until they are released. The
-            // ioctl GET_ATTR finds that out only once, so later calls need no ioctl at all.
+            // The description from an earlier call is still valid if the driver keeps pins until they are released. To
+            // find that out, GET_ATTR is called only once, so later calls need no ioctl at all.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

@@ -12,7 +12,7 @@ use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
-/// An open connection to a source of GPU memory. A forked child calls none of its methods or of its pins' methods,
+/// An open connection to a source of GPU memory. A forked child calls no method of a connection or of a pin,
 /// except `close`, `file`, `handle` and `drop`.
 pub trait Source: Send + Sync {
     /// The descriptor of `/dev/gdrdrv` that this connection has opened; `None` for a backend without a device file.
@@ -98,7 +98,7 @@ pub trait SourcePin: Send + Sync {
     /// Returns whether the pinned memory has been freed.
     fn callback_flag(&self) -> Result<bool>;
 
-    /// Maps the first `len` bytes, for GPU memory rounded up to host pages, and returns the mapping's type.
+    /// Maps the first `len` bytes, and returns the mapping's type. For GPU memory, rounds `len` up to host pages.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
     /// Unpins the range, or leaves that to `drop`. After an error, it stays pinned. On success, callers drop the pin.

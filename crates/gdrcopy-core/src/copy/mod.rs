@@ -14,8 +14,8 @@ use mixed::fence_if_mixed;
 pub use crate::routines::before_write as begin_batch;
 pub use crate::routines::store_unfenced;
 
-// The functions below are inlined into the C functions, so that the C functions store little on the stack but return
-// addresses. Each write ends with SFENCE. The CPU executes past SFENCE, but later stores, including those to the stack,
+// The functions below are inlined into the C functions, so that calls store little more than return addresses on the
+// stack. Each write ends with SFENCE. The CPU executes past SFENCE, but later stores, including those to the stack,
 // queue behind it. Fewer stores mean fewer stalls in bursts of small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores afterwards.
@@ -142,7 +142,7 @@ pub unsafe fn gather(
 pub unsafe fn flush(src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { routines::load(src) };
-    // The load may not have returned yet. No later load or store passes this fence before it has.
+    // The load may not have returned yet. No later load or store passes the fence before the load has returned.
     routines::full_fence();
 }
 
