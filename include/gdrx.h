@@ -29,8 +29,8 @@
  * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES for an inherited map; the inline
  * functions raise SIGSEGV.
  *
- * Offsets and sizes are in bytes, from the address that was attached on. Unless a function says otherwise, they may have any
- * alignment.
+ * Offsets and sizes are in bytes. Offset 0 is at the address that was attached. Unless a function says otherwise, offsets and
+ * sizes may have any alignment.
  */
 
 #ifndef GDRX_H
@@ -54,8 +54,8 @@ extern "C" {
 #endif
 
 /*
- * A mapping, or a part of one. gdrx_attach fills it in, and all members are read-only. To describe a part, of at least one
- * byte, copy the struct, and set address and size of the copy.
+ * A mapping, or a part of one. gdrx_attach fills the struct in, and programs only read it. To describe a smaller part, of at
+ * least one byte, copy the struct, and set address and size in the copy.
  */
 struct gdrx_map {
     void *address;                        /* CPU address of byte 0 */
@@ -223,7 +223,7 @@ GDRX_INLINE_ void gdrx_full_fence_(void)
 }
 
 /* Ends an access, with a full fence if the process has ever attached mappings of several types. Accesses through mappings of
- * different types pass each other without this fence. */
+ * different types can pass each other without this fence. */
 GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 {
     if (__atomic_load_n(map->several_types, __ATOMIC_RELAXED))
@@ -245,7 +245,7 @@ GDRX_INLINE_ void gdrx_begin(void)
 
 /**
  * Ends a row of writes that gdrx_begin has begun. Pushes the writes out, and orders them before every later store of the
- * thread. map is any map that was written.
+ * thread. map is any map that the row has written to.
  */
 GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 {
@@ -273,7 +273,8 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
  * gdrx_store_u8, _u16, _u32, _u64(map, offset, value) write a word by one store, with the order of gdr_copy_to_mapping. The
  * store comes after the thread's earlier loads and stores and before its later stores, and is pushed out.
  *
- * gdrx_store_u8_unfenced and so on do the same between gdrx_begin and gdrx_fence.
+ * gdrx_store_u8_unfenced and so on write a word by one store, too, but as one of a row of writes between gdrx_begin and
+ * gdrx_fence. The row as a whole has the order above. Its writes have no order among each other.
  *
  * gdrx_load_u8, _u16, _u32, _u64(map, offset) read a word by one load, with the order of gdr_copy_from_mapping. The value is no
  * older than the call. The load comes after the thread's earlier reads by this library. It comes before everything that the
@@ -303,7 +304,7 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
         return value;                                                                                                        \
     }
 
-/* Makes the load before it an acquire. */
+/* Makes the load before this call an acquire. */
 GDRX_INLINE_ void gdrx_after_load_(void)
 {
 #if defined(__x86_64__)

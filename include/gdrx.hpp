@@ -1,7 +1,7 @@
 /*
  * gdrx.hpp: mapped GPU memory for C++17 programs, with owners that clean up, copies, words, batches and gathers.
  *
- * It uses gdrapi.h and gdrx.h, and has their order, rules for threads and speed. Link libgdrx and any libgdrapi.so.2.
+ * It uses gdrapi.h and gdrx.h. Order, speed and rules for threads are those of gdrx.h. Link libgdrx and any libgdrapi.so.2.
  *
  *     gdrx::driver driver;
  *     gdrx::mapping mapping(gdrx::pin(driver, device_address, size));
@@ -109,7 +109,7 @@ inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_defa
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
                                  (!has_elements<T> || is_array<T>);
 
-/* Returns the copy between this offset and an object or, for containers and spans, its elements. */
+/* Returns the gdrx_copy between this offset and an object or, for containers and spans, its elements. */
 template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
 {
     if constexpr (has_elements<T>) {
@@ -123,15 +123,15 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
     }
 }
 
-/* True for views, types that refer to elements of another owner, as std::span does. The destructor of a view frees nothing, and
- * a const view gives access to elements that are not const. */
+/* True for views, types that refer to elements of another owner, as std::span does. They are recognized by two facts: the
+ * destructor is trivial, and a const view gives access to elements that are not const. */
 template <class T, class = void> inline constexpr bool is_view = false;
 template <class T>
 inline constexpr bool is_view<T, std::void_t<decltype(std::data(std::declval<const T &>()))>> =
     std::is_trivially_destructible_v<T> &&
     !std::is_const_v<std::remove_pointer_t<decltype(std::data(std::declval<const T &>()))>>;
 
-/* Returns the copy for a read into an object or elements, which must not be const and must outlive the call. */
+/* Returns the gdrx_copy for a read into an object or elements, which must not be const and must outlive the call. */
 template <class T> gdrx_copy copy_into(std::size_t offset, T &&value)
 {
     using object = std::remove_reference_t<T>;
@@ -163,14 +163,14 @@ GDRX_ACCESS(8, 64);
 template <class T> class word;
 class slice;
 
-/** An open connection to GPU memory. It is closed when the driver and all of its pins have ended. A moved-from one is empty. */
+/** An open connection to GPU memory, which is closed when the driver and its pins have ended. A moved-from driver is empty. */
 class driver {
   public:
     /** Opens a connection by gdr_open. @throws std::system_error the errno of gdr_open */
     driver() : open_(open(), close{}) {}
     driver(driver &&) noexcept = default;
     driver &operator=(driver &&) noexcept = default;
-    /** Returns an attribute of gdr_get_attribute. @throws std::system_error */
+    /** Returns an attribute, by gdr_get_attribute. @throws std::system_error */
     int attribute(gdr_attr_t attribute) const
     {
         int value = 0;

@@ -18,15 +18,15 @@ pub(crate) enum Error {
     NotAttached,
     /// No mapping has this type.
     NotMapped { mapping_type: u32 },
-    /// The part of a mapping to attach has no bytes, or more bytes than the mapping.
+    /// The size of a map is 0, or larger than the size of its mapping.
     Size { size: usize, mapped_size: u64 },
     /// No open descriptor has this number.
     NotADescriptor(c_int),
-    /// Linux refuses to unmap the addresses of a map, so the map is not one of a dma-buf.
+    /// Linux refuses to unmap the memory of a `gdrx_map`, because the map does not describe a mapping of a dma-buf.
     NotADmaBuf,
     /// These are not valid flags of a pin.
     PinFlags(u32),
-    /// The caller has passed a number of copies that no array can have.
+    /// The caller has passed more copies than an array can have.
     Count(usize),
     /// This copy's host address is NULL.
     NullHost { index: usize },

@@ -150,7 +150,7 @@ impl gdrx_map {
         self.address
     }
 
-    /// Returns the CPU address of the copy with the number `index`. It is an error if the copy is not inside the map,
+    /// Returns the address of copy number `index` in the mapping. It is an error if the copy is not inside the map,
     /// or has no host address.
     #[inline(always)]
     pub(crate) fn place(&self, index: usize, copy: &gdrx_copy) -> Result<*mut u8> {
@@ -188,8 +188,8 @@ impl Shaped for Unchecked<'_> {
 }
 
 /// Copies to or from a map. `S` finds their shape, which is the size and the alignment that they have in common. All
-/// copies are inside the map and have a host address: [`Unchecked`] checks that itself, and if `S` is [`Shape`], it was
-/// checked before (invariant).
+/// copies are inside the map and have a host address (invariant). If `S` is [`Unchecked`], it checks that itself. If
+/// `S` is [`Shape`], that was checked before.
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a, S> {
     mapping_type: MappingType,
@@ -298,7 +298,7 @@ static THIS_PROCESS: PerProcess<u64> = PerProcess::new();
 fn identity() -> u64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is a name in parentheses, and may contain any character, so the text is split after the last
-    // parenthesis. The start time is the 22nd field of the whole text, which is number 19 (from 0) after that.
+    // parenthesis. The start time is the 22nd field of the whole text, which has the index 19 after the parenthesis.
     let (_, fields) = text.rsplit_once(") ").unwrap_or_default();
     let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u64>().unwrap_or_default();
     u64::from(process::id()) << 32 | u64::from(started as u32)
