@@ -76,7 +76,7 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     // SAFETY: contract of this function.
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
     let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map };
-    // This fails, and drops the pin, if another thread has closed `g` since the handle was looked up.
+    // This fails, and drops the pin, if another thread has closed `g` since `g` was looked up.
     Ok(Table::of_live("g")?.insert(pin)?.handle())
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     buffer.end(release, |()| ())
 }
 
-/// Calls `work` with a buffer of `g` and the buffer's slot.
+/// Calls `work` with a buffer of `g` and its slot, the memory that the buffer's handle points to.
 #[inline]
 fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>) -> Result<R> {
     let found = find_buffer(g, handle)?;

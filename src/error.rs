@@ -19,7 +19,7 @@ pub(crate) enum Error {
     /// The pin belongs to another `gdr_t`.
     #[error("`handle` belongs to another gdr_t: pass the one its buffer was pinned with")]
     ForeignPin,
-    /// The buffer does not start a page, and the program has not set `GDRCOPY_ALLOW_UNALIGNED_MAP`.
+    /// The buffer does not start at a page boundary, and the program has not set `GDRCOPY_ALLOW_UNALIGNED_MAP`.
     #[error(
         "device address {address:#x} does not start a page (64 KiB; with dma-bufs the host's), so its pin cannot be \
          mapped: align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"

@@ -81,7 +81,7 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 pub(crate) struct Table {
     /// The address ranges of the handles of the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
-    /// A copy of the range in `PAGE`, which a forked child reads, because the kernel has cleared the page there.
+    /// A copy of the range in `PAGE`. A forked child reads this copy, because the kernel clears `PAGE` in the child.
     range: AddressRange,
     state: Mutex<State>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Table {
 struct State {
     arena: Option<Arena>,
     /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
-    /// checkers find them by this list. They do not search the memory of the slots, which also point to the holders.
+    /// checkers find holders by this list, and do not search the memory of the slots, which also point to holders.
     holders: Vec<&'static Holder>,
     /// The holders without an object.
     spare: Vec<&'static Holder>,
@@ -121,12 +121,12 @@ impl Table {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
 
-    /// Gives the object a handle, and returns the handle's slot. Adds a pin to the list of its `gdr_t`.
+    /// Gives the object a handle, and returns the handle's slot. Adds the slot of a pin to the list of its `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
             0 => None,
-            // Fails if another thread has closed the `gdr_t` while the pin was made, as nothing would release the pin.
+            // Fails if the `gdr_t` was closed while the pin was made, because nothing would release the pin later.
             gdr => Some(check_gdr(gdr)?),
         };
         let (slot, holder) = self.take_slot(&mut state)?;
@@ -300,7 +300,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;
     };
-    // Only one thread takes the `gdr_t`, which was open or being closed at the fork. In slots of pins, `gdr` is not 0.
+    // At the fork, the `gdr_t` was open or being closed. Only one thread takes it. In the slot of a pin, `gdr` is not 0.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

@@ -11,11 +11,11 @@ use crate::slots::{Slot, state};
 #[derive(Debug)]
 pub(crate) struct GdrEntry {
     pub(crate) gdr: RawGdr,
-    /// True if buffers that do not start a page can be mapped.
+    /// True if buffers that do not start at a page boundary can be mapped.
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// The object of a `gdr_mh_t`, a pin. `gdr` is the handle of its `gdr_t`.
+/// The object of a `gdr_mh_t`, a pin. `gdr` is the `gdr_t` that it was pinned with.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
     // The fields are dropped in this order, which unmaps first, and then unpins.
@@ -26,7 +26,7 @@ pub(crate) struct PinEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// An object with its handle. The lock is held during mmap and munmap. A program's hook of them cannot use the handle.
+/// An object with its handle. The lock is held during mmap and munmap, so hooks of these cannot use the handle.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
 /// Room for one object, either an open driver or a pin.
@@ -90,7 +90,7 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Calls `remove` for the mapping, if any, so that copies fail. After an error, the mapping stays, and copies work.
+    /// Calls `remove` for the mapping, if any. Copies then fail. After an error, the mapping stays, and copies work again.
     pub(crate) fn remove_mapping(
         &mut self,
         slot: &Slot,

@@ -33,7 +33,7 @@ pub(crate) struct Slot {
     driver_handle: AtomicU32,
     /// How many of the `STEP` slots that begin with this one are live. Only the first slot of each step has the number.
     live_in_step: AtomicU32,
-    // `descriptor` was stored for this file. A forked child closes `descriptor` only if it still stands for this file.
+    // The file that `descriptor` stands for. A forked child closes `descriptor` only if it still stands for this file.
     file_device: AtomicU64,
     file_inode: AtomicU64,
     /// In a pin's slot, the next pin of the same `gdr_t`; in the slot of a `gdr_t`, its first pin; 0 if there is none.
