@@ -24,7 +24,7 @@ const SUM: usize = 128;
 /// The offset of the first slot in bytes.
 const FIRST_SLOT: usize = 192;
 
-/// A message fills a cache line. The GPU kernel reads only its first number.
+/// A message, which fills a cache line. The GPU kernel reads only the first number.
 type Message = [u64; 8];
 
 /// The GPU kernel, which adds up the first numbers of all messages. It waits until the head (an acquire load) is beyond

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run_client() -> Result<(), Box<dyn Error>> {
     let memory = Gdr::open()?.map_owned(CudaAllocator::new(0)?.allocate(SIZE)?, MapOptions::default())?;
     memory.write(0, b"asked")?;
-    // With FORCE_PCIE, the daemon's mapping is write-combining on every platform, so the daemon knows its type.
+    // With FORCE_PCIE, the daemon's mapping is write-combining on every platform, so the daemon knows the type.
     let exported = export_dma_buf(memory.device_address(), SIZE, PinFlags::FORCE_PCIE)?;
     let daemon = Command::new(std::env::current_exe()?)
         .arg(exported.offset.to_string())

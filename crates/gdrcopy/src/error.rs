@@ -15,7 +15,7 @@
 /// ```
 pub use gdrcopy_core::error::CudaError;
 use gdrcopy_core::error::Errno;
-/// An error of the driver, of CUDA, or of a pin and its mapping, which [`Error::Gdr`] contains.
+/// The error that [`Error::Gdr`] contains: one of the driver, of CUDA, or of a pin and its mapping.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

@@ -14,7 +14,7 @@ use crate::pin::Pin;
 ///
 /// Any thread may use the connection. A forked child must open its own. Every call on an inherited connection, except
 /// [`Gdr::close`], fails with [`GdrError::ForkedChild`] and touches nothing. A child that closes or drops an inherited
-/// connection closes its copy of the descriptor. An open copy would keep the parent's pins after the parent has ended.
+/// connection closes its copy of the file descriptor. An open copy would keep the parent's pins after the parent's end.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -28,7 +28,7 @@ pub struct Gdr {
 }
 
 impl Gdr {
-    /// Opens the first source of GPU memory that works, gdrdrv before dma-bufs.
+    /// Opens gdrdrv or, if gdrdrv does not work, CUDA's dma-bufs as the source of GPU memory.
     ///
     /// # Errors
     /// The errors of [`GdrOptions::open`].
@@ -159,8 +159,8 @@ impl GdrOptions {
         self
     }
 
-    /// Opens the source of GPU memory. It reads no environment variable, creates no thread and does not initialize
-    /// CUDA.
+    /// Opens the source of GPU memory. The call reads no environment variable, creates no thread and does not
+    /// initialize CUDA.
     ///
     /// # Errors
     /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] if gdrdrv is older

@@ -15,7 +15,7 @@ use crate::access::word::Word;
 /// One fence comes before all loads. The loads overlap on write-combining memory, so polling 64 flags takes a small
 /// multiple of the time for one. These are streaming loads, because plain loads never overlap. A streaming load reads
 /// the cache line of 64 bytes that holds the word, or the part of this line that holds the word. On device memory, and
-/// with the routine `portable`, the loads are plain, and each takes a round trip.
+/// with the copy routine `portable`, the loads are plain, and each takes a round trip.
 ///
 /// # Where to put flags
 ///
@@ -36,8 +36,8 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: unless `owner` is `None`, that process has mapped all words, and all may be accessed like memory of
-    /// the type `accessed_as`.
+    /// Invariant: unless `owner` is `None`, the process `owner` has mapped all words, and all may be accessed like
+    /// memory of the type `accessed_as`.
     words: Box<[Word<'m, T>]>,
     accessed_as: MappingType,
     /// The process that collected the words, or `None` if another process has mapped one of them.
@@ -54,7 +54,7 @@ impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
                 owner = None;
             }
             if word.accessed_as() != MappingType::WriteCombining {
-                // Accesses of this type suit every type of mapping.
+                // Accesses that suit device memory suit every type of mapping.
                 accessed_as = MappingType::Device;
             }
         }

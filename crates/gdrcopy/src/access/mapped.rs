@@ -156,6 +156,6 @@ impl<M: Mapped + ?Sized> Mapped for Arc<M> {
 impl<M: Mapped + ?Sized> sealed::Sealed for Arc<M> {}
 
 pub(crate) mod sealed {
-    /// Only this crate can implement this trait, and so `Mapped`. Therefore methods can be added to `Mapped` later.
+    /// Only this crate can implement this trait, which `Mapped` requires. So methods can be added to `Mapped` later.
     pub trait Sealed {}
 }

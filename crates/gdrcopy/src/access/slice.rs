@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// The number of bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
 
-/// Returns the start and the length of a range of `all` bytes or elements. The range may reach beyond them. If the
-/// range ends before its start, or overflows, the error has the start and the length for the message.
+/// Returns the start and the length of `range` in a slice of `all` bytes or an array of `all` elements. The range may
+/// end beyond `all`. If it ends before its start, or overflows, the error has a start and a length for the message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,

@@ -9,8 +9,8 @@ use gdrcopy_core::sys::cuda::allocation::{Allocation, Gpu};
 
 /// Allocates by cuMemAlloc, in the primary context of a GPU, with CUDA 11.0 and newer.
 ///
-/// If the GPU supports memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`), memory is freed in the order of a
-/// separate stream, which waits for no GPU kernel. Otherwise memory is freed by cuMemFree, which waits
+/// If the GPU supports memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`), memory is freed by cuMemFreeAsync
+/// in a separate stream, which waits for no GPU kernel. Otherwise memory is freed by cuMemFree, which waits
 /// for all work of the GPU. The memory itself never comes from a memory pool, because such memory cannot be pinned.
 ///
 /// ```

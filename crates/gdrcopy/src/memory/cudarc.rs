@@ -46,7 +46,7 @@ pub struct CudarcAllocator {
 }
 
 impl CudarcAllocator {
-    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, its memory
+    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, the memory
     /// is freed in the order of this stream.
     pub fn new(stream: Arc<CudaStream>) -> CudarcAllocator {
         CudarcAllocator { stream }

@@ -7,7 +7,7 @@ use crate::error::Result;
 /// GPU memory that has an owner. Dropping the owner ends the use of the memory, and frees it unless it is a
 /// [`RawMemory`].
 ///
-/// [`RawMemory`] and [`HostMemory`](crate::memory::HostMemory) implement it. So do the memory that a
+/// [`RawMemory`] and [`HostMemory`](crate::memory::HostMemory) implement this trait. So do the memory that a
 /// [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, `CudaSlice` of the crate cudarc.
 ///
 /// ```

@@ -40,8 +40,8 @@ pub type OwnedWords<T> = Owned<Words<'static, T>>;
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
-    /// The view, which is not `'static` in truth, but valid while `memory` exists. Invariant: what other code gets from
-    /// the view borrows this value, or keeps `memory`.
+    /// The view is valid only while `memory` exists, although its type says `'static`. Invariant: values that other
+    /// code gets from the view borrow this `Owned`, or keep `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }

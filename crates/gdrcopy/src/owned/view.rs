@@ -17,7 +17,7 @@ pub trait View: private::Shorten {}
 
 pub(super) mod private {
     /// Views that `Owned` can contain. The trait is private, because `Owned` is sound only if no implementation of
-    /// `shorten` keeps the view that has the lifetime `'static`.
+    /// `shorten` stores its `'static` argument anywhere.
     pub trait Shorten {
         /// The same type of view, with the lifetime `'m`.
         type Of<'m>: Clone;

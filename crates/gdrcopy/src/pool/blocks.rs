@@ -9,10 +9,10 @@ use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
 /// The size of a cache line. Small buffers take whole lines, so that no two of them share a PCIe write or a
 /// write-combining buffer of the CPU.
 pub(super) const LINE: u64 = 64;
-/// The size and the alignment in bytes above which a buffer has a chunk of its own, in a pool that has an allocator.
+/// In a pool with an allocator, a buffer whose size or alignment in bytes is above this has a chunk of its own.
 pub(super) const LARGE: u64 = 2 << 20;
 
-/// Part of a chunk that is in use.
+/// A used part of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The device address of the block's first byte.
@@ -65,7 +65,7 @@ impl Blocks {
 
     fn take_lines(&mut self, len: u64, align: u64) -> Option<u64> {
         let mut pages = self.largest.range((len, 0)..).map(|&(_, page)| page);
-        // Each of these pages has `len` free bytes in a row. So the first page is taken, unless the alignment is large.
+        // Each of these pages has `len` free bytes in a row. The first page in which they can be aligned is taken.
         let page = match pages.find(|page| self.shared[page].find(len, align).is_some()) {
             Some(page) => page,
             None => {

@@ -18,7 +18,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Pins and maps `range`, which is whole pages of `memory`.
+    /// Pins and maps `range`, which consists of whole pages of `memory`.
     pub(super) fn new(
         gdr: &Gdr,
         memory: Box<dyn DeviceMemory>,

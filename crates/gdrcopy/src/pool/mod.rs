@@ -228,7 +228,7 @@ impl Pool {
         chunks.shared.iter().find_map(|chunk| PoolBuffer::take(chunk, len, align))
     }
 
-    /// Makes a chunk of `len` bytes, which are whole pages, at an address that is a multiple of `align`.
+    /// Makes a chunk of `len` bytes, a multiple of the size of a page, at an address that is a multiple of `align`.
     fn chunk(&self, len: u64, align: u64) -> Result<Arc<Chunk>> {
         let allocator = self.allocator.as_ref().ok_or(Error::PoolExhausted)?;
         let align = align.max(PAGE);

@@ -125,7 +125,7 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
     assert!(panic_of(|| gpu.assert_unused()).contains("still pinned: []"));
 }
 
-/// CUDA's addresses have at most 57 bits on all CPUs, so the addresses of a simulated GPU are larger.
+/// CUDA's addresses have at most 57 bits on all CPUs. A real driver refuses the larger addresses of a simulated GPU.
 #[test]
 fn addresses_are_none_of_cuda_or_of_another_gpu() {
     let gpu = Gpu::new();
