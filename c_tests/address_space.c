@@ -73,7 +73,7 @@ static size_t limited;
 
 #define CONNECTIONS 600 /* more than the 512 handles for which the library makes memory accessible at once */
 
-/* The library has room for handles even if the process may lock little memory. */
+/* After mlockall, new memory is locked, up to a limit. The library has room for handles even if the limit is low. */
 static void open_works_at_a_limit_of_locked_memory(void)
 {
     rlim_t limit = round_up((size_t)lockable[limited] * 1024, (size_t)sysconf(_SC_PAGESIZE));
@@ -81,7 +81,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
     void *volatile some;
 
     if (is_denied("mprotect"))
-        return; /* the library makes memory that it may not lock accessible by mprotect */
+        return; /* if the library may not lock new memory, it makes the memory accessible by mprotect */
     /* malloc must get memory before the limit is set, and must not give it back to the system when it is freed. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);

@@ -295,7 +295,7 @@ CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamQuery(CUstream stream);
 
-/* While a stream is being captured into a graph, CUDA refuses some calls. The mode selects from which threads. */
+/* While a stream is captured into a graph, CUDA refuses some calls of all threads, of the capturing one, or of none. */
 typedef struct CUgraph_st *CUgraph;
 typedef enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,

@@ -143,8 +143,8 @@ static int pins_until_refused(int wanted)
     return count;
 }
 
-/* Pins until descriptors run out. Then raises the limit, and makes rounds(MANY) pins. Returns 0 if the hard limit is
-   too low for that. */
+/* Pins until descriptors run out. Then raises the limit, and makes MANY pins, or fewer under valgrind. Returns 0 if the
+   hard limit is too low for that. */
 static int pin_beyond_the_descriptor_limit_is_refused(void)
 {
     struct rlimit limit;
@@ -170,7 +170,7 @@ static void repeated_pins_and_maps_leak_nothing(void)
         gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         void *va = map(g, handle, GPU_PAGE_SIZE);
 
-        if (i % 16 != 0) /* in every 16th round, gdr_unpin_buffer unmaps, and reserves the addresses of the mapping */
+        if (i % 16 != 0) /* in every 16th round, gdr_unpin_buffer must remove the mapping itself */
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }

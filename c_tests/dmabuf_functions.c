@@ -71,7 +71,7 @@ static void use_buffer(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Memory of cuMemCreate belongs to no context. In a thread without a context, a pin of it needs the most functions. */
+/* Memory of cuMemCreate belongs to no context. A pin of it in a thread without a context needs the most functions. */
 static void prepare(enum gpu_memory kind)
 {
     gpu_init();
@@ -110,8 +110,8 @@ static void missing_function_fails_only_what_uses_it(void)
         CHECK_LOGGED(log, line);
 }
 
-/* A child opens the driver, and stores here which backend it got, and how many GPUs there are. If this process called
-   the library, the library would look up the functions of libcuda, and children would inherit the pointers. */
+/* A child opens the driver, and stores here which backend it got, and how many GPUs there are. If this process opened
+   the driver, later children would inherit the library's pointers to functions of libcuda, and look up none. */
 static struct {
     int uses_dmabuf, gpus;
 } *found;

@@ -18,7 +18,7 @@ static int is_known(CUdeviceptr address)
     return cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS;
 }
 
-/* A small buffer in a GPU page that begins in memory which is not allocated. */
+/* A small buffer in a GPU page, and that page. The start of the page is not allocated. */
 struct gap {
     CUdeviceptr buffer, page;
     CUdeviceptr after; /* an allocation at the end of the page, or 0 */

@@ -1,6 +1,6 @@
 /*
  * Tests of different GPUs in one system without gdrdrv. Pins work on each GPU whose memory can be mapped as a dma-buf.
- * A pin of another GPU's memory fails, and the log names that GPU.
+ * On a GPU whose memory cannot be mapped, a pin fails, and the log names the GPU.
  */
 
 #include "kit/library.h"

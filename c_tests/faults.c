@@ -1,4 +1,4 @@
-/* Tests of driver calls that gdremu makes fail. The caller gets the error, nothing leaks, and the next call works. */
+/* Tests what the library does if a driver call fails. It returns the error, leaks nothing, and still works. */
 
 #include "emulator.h"
 #include "kit/fault.h"
@@ -204,7 +204,7 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
 static void close_fails(void)
 {
     /* gdr_close maps inaccessible memory over each mapping (MMAP_FIXED), so that nothing else gets its addresses. If
-       that fails, it calls munmap. In the second entry, it fails for two mappings, and munmap fails for one of them. */
+       that fails, it calls munmap. The second entry lets MMAP_FIXED fail for two mappings, and munmap for one of them. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();
@@ -323,7 +323,7 @@ static void check_reserved(void)
 
 /*
  * gdr_unpin_buffer replaces a mapping by another one that only reserves the addresses. If the limit of locked memory
- * forbids that (EAGAIN), the library reserves a few addresses, and enlarges that mapping. After other errors, the
+ * forbids that (EAGAIN), the library reserves one page, and enlarges the reservation by mremap. After other errors, the
  * library first unmaps the range, and then reserves it. If that also fails, the range stays unmapped.
  */
 static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void)

@@ -1,6 +1,6 @@
 /*
- * Tests of forked children. They can close the objects that they inherited, but not use them. They do not affect the
- * parent, and can open their own connection. abi_consumers.c tests children that are the first to use CUDA.
+ * Tests of forked children. A child can close the objects that it inherited, but not use them. It does not affect the
+ * parent, and can open its own connection. abi_consumers.c tests children that are the first to use CUDA.
  */
 
 #include "bodies.h"
@@ -56,7 +56,7 @@ static void the_childs_memory_survives(void)
 
 static int descriptor_of(gdr_t connection)
 {
-    return *(int *)(void *)connection; /* of /dev/gdrdrv; -1 with dma-bufs */
+    return *(int *)(void *)connection; /* the descriptor of /dev/gdrdrv, or -1 with dma-bufs */
 }
 
 static void everything_closed_is_unknown(void)
@@ -115,8 +115,8 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
     everything_closed_is_unknown();
 }
 
-/* The child closes the inherited descriptor, so its own connection gets the same number. gdr_close of the inherited
-   connection must not close it. */
+/* The child closes the inherited descriptor, so the descriptor of its own connection gets the same number. gdr_close of
+   the inherited connection must not close the child's own descriptor. */
 static void close_leaves_the_childs_own_connection(void)
 {
     int fd = descriptor_of(g);

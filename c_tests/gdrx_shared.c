@@ -105,7 +105,7 @@ static int receive(int socket)
         return NOT_MAPPED;
     }
     CHECK_OK(gdrx_unmap_dmabuf(&map));
-    CHECK(dup2(fd, STDIN_FILENO) == STDIN_FILENO); /* descriptor 0 can be mapped, too */
+    CHECK(dup2(fd, STDIN_FILENO) == STDIN_FILENO); /* a dma-buf whose descriptor is 0 can be mapped, too */
     CHECK_OK(gdrx_map_dmabuf(&map, STDIN_FILENO, part.offset, BYTES, part.type));
     CHECK_ERROR(gdrx_map_dmabuf(&none, fd, part.offset, BYTES, 0), EINVAL);
     map_is_unchanged(&none);

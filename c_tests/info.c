@@ -1,4 +1,4 @@
-/* Tests of gdr_get_info_v2, which the macro gdr_get_info calls, and of the function that older programs call. */
+/* Tests of gdr_get_info_v2, which the macro gdr_get_info calls, and of the function gdr_get_info of older programs. */
 
 #include "kit/library.h"
 

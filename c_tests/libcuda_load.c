@@ -1,7 +1,7 @@
 /*
- * Without gdrdrv, gdr_open loads libcuda once and never unloads it. While it loads libcuda, it holds no lock. A child
- * that is forked at that time would inherit the locked lock, and wait for it forever. This program runs outside gdremu,
- * with fake_cuda/libcuda.so.1 on the library path.
+ * Without gdrdrv, gdr_open loads libcuda once and never unloads it. While it loads libcuda, it holds no lock. Else a
+ * child that is forked at that time would inherit the locked lock, and wait for it forever. This program runs outside
+ * gdremu, with fake_cuda/libcuda.so.1 on the library path.
  */
 
 #include "kit/check.h"

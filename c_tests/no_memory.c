@@ -71,7 +71,7 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
     return *memory != NULL ? 0 : ENOMEM;
 }
 
-/* Returns whether this program can make allocations fail. It cannot if valgrind replaces these functions. */
+/* Returns whether this program can make allocations fail. It cannot if valgrind replaces the program's malloc. */
 static int can_fail(void)
 {
     void *volatile memory;
@@ -181,7 +181,7 @@ static void maps_copies_and_questions_need_none(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Makes PINS mapped pins. Then, without any memory, unmaps two, unpins half of the pins, and closes the connection. */
+/* Maps PINS pins. Then, while allocations fail, unmaps two of them, unpins half of them, and closes the connection. */
 static void release(void)
 {
     gdr_mh_t handles[PINS];

@@ -66,8 +66,8 @@ void close_unmaps_and_unpins(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* gdr_open needs a descriptor to open /dev/gdrdrv. If gdremu emulates a system without gdrdrv, it needs none, so it may
-   choose dma-bufs and succeed. */
+/* gdr_open needs a descriptor to open /dev/gdrdrv. If gdremu emulates a system without gdrdrv, gdr_open needs none, so
+   gdr_open may choose dma-bufs and succeed. */
 static void open_fails_cleanly_without_descriptors(void)
 {
     int before = open_descriptors();

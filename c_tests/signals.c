@@ -129,7 +129,7 @@ static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
         }
 }
 
-/* The copies fault, because the host's memory cannot be accessed. */
+/* The copies fault, because the memory on the host, `absent`, cannot be accessed. */
 static void copy_left_by_siglongjmp_leaves_the_pin_usable(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
@@ -148,7 +148,7 @@ static void copy_left_by_siglongjmp_leaves_the_pin_usable(void)
     gpu_free(&buffer);
 }
 
-/* The copies fault, because the GPU memory was freed. That ends the mapping only if pins are not persistent. */
+/* Frees the GPU memory. Unless pins are persistent, that ends the mapping, so that copies fault. */
 static void copy_from_a_revoked_mapping_left_by_siglongjmp_leaves_the_pin_usable(void)
 {
     static char host[SIZE];

@@ -178,7 +178,7 @@ static void info_before_map_costs_at_most_one_call(void)
     take_calls();
 }
 
-/* The library unmaps a pin before it unpins it. Else gdrdrv 2.4.4 to 2.6 would remove another pin from its list. */
+/* The library unmaps a pin before it unpins it. Else gdrdrv 2.4.4 to 2.6 would mark another pin as not mapped. */
 static void close_unmaps_before_it_unpins(void)
 {
     gdr_t g = opened();

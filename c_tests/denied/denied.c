@@ -2,8 +2,8 @@
  * `denied CALL ERROR COMMAND ...` runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or
  * a container. The exit status is the command's, 125 if the call cannot be denied, or 127 if the command cannot start.
  *
- * The table has calls that libgdrapi makes but can do without. gdremu and glibc make some of them, too, with other
- * arguments. The calls that gdremu and glibc cannot do without are not denied.
+ * The table has calls that libgdrapi makes but can do without. gdremu and glibc need some of these calls, too. Their
+ * calls differ in the arguments, so the filter recognizes them, and does not deny them.
  */
 
 #include <errno.h>
@@ -21,8 +21,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* Conditions under which a call is not denied: never; argument 2 has a value; or (for mprotect) the memory does not
-   become writable, or has at least that many bytes. Arguments are numbered from 0. */
+/* The exceptions in which a call of the table is not denied: none; argument 2 (counted from 0) is `value`; or, for
+   mprotect, the memory does not become writable or has at least `value` bytes. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {

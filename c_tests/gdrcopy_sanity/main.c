@@ -69,8 +69,8 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Waits for a child that leads a process group, and returns its wait status. Kills it if it hangs, and sets *hung. The
-   caller must have blocked SIGCHLD. */
+/* Waits for a child that leads a process group, and returns its wait status. If the group hangs, kills the child and
+   sets *hung. The caller must have blocked SIGCHLD. */
 static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
 {
     struct watchdog dog = {child, 0, 0};

@@ -63,11 +63,11 @@ int passed(const char *name);
 /* Prints the reason, and ends the program with the status WAIVED. The caller need not close anything before. */
 void waive(const char *reason) __attribute__((noreturn));
 
-/* The name of the running test, which waive() prints. NULL: the program is one test, and has its name. */
+/* The name of the running test, which waive() prints. If it is NULL, waive() prints the name of the program. */
 extern const char *running_test;
 
-/* Returns how many times fewer repetitions the program must make than usual, and how many times longer it must wait.
-   tests/c_programs.rs sets this factor, for example to 100 under valgrind. */
+/* Returns the factor by which the program must make fewer repetitions than usual, and wait longer than usual.
+   tests/c_programs.rs sets it, for example to 100 under valgrind. */
 long slowness(void);
 
 /* Returns the usual number of repetitions divided by slowness(), but at least 1. */
@@ -108,8 +108,8 @@ int open_descriptors(void);
 /* Sets the soft limit of a resource, but at most to the hard limit, and returns the previous soft limit. */
 rlim_t set_limit(int resource, rlim_t soft);
 
-/* Returns how many page tables of the GPU driver gdrdrv holds for the pins of all processes, or -1 if the number cannot
-   be read. */
+/* Returns how many pins of all processes gdrdrv holds (one page table of the GPU driver per pin), or -1 if the number
+   cannot be read. */
 long all_page_tables(void);
 
 /* ---- Programs whose tests can be run by name ---- */
