@@ -62,7 +62,7 @@ fn accesses_of_the_crate_are_fenced() {
     });
 }
 
-/// Room for a `struct gdrx_map` of the C header, which has 40 bytes, and some bytes more.
+/// Room for the 40 bytes of the C header's `struct gdrx_map`, and some bytes more.
 type Map = [u64; 6];
 
 /// `struct gdrx_copy` of the C header.

@@ -43,7 +43,7 @@ fn fixed_pool(cuda: &Cuda, len: usize) -> (Pool, u64) {
     (pool, page + PAGE as u64)
 }
 
-/// Makes a pool of memory that calls `on_drop` when the memory is dropped.
+/// Makes a pool whose memory calls `on_drop` when the memory is dropped.
 fn watched_pool(on_drop: fn()) -> Pool {
     #[derive(Debug)]
     struct Watched(RawMemory, fn());
@@ -136,7 +136,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
-    // Memory is freed in the order of a stream. `clear` waits for all streams, so it waits until the memory is free.
+    // The pool may free memory asynchronously, in a stream. `clear` waits for all streams, so until the memory is free.
     cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");
@@ -281,8 +281,8 @@ fn forked_child_gets_no_buffer_and_frees_nothing() {
 fn memory_is_freed_after_it_is_unpinned() {
     const COUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
     static PINS: AtomicUsize = AtomicUsize::new(usize::MAX);
-    /// Returns the number of page tables that gdrdrv has pinned. Without gdrdrv it returns 0, and only gdremu's leak
-    /// report checks pins.
+    /// Returns how many pins gdrdrv holds. Without gdrdrv it returns 0, and only gdremu's leak report checks that no
+    /// pin is left.
     fn pins() -> usize {
         let Ok(count) = std::fs::read_to_string(COUNT) else {
             return 0;
@@ -387,8 +387,8 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
-    // The reset has destroyed the allocator's stream and its memory. The allocator must not free that memory in that
-    // stream, because CUDA does not check whether a stream exists.
+    // The reset has destroyed the stream and the memory of `allocator`. The drop of `before` must not free that memory
+    // in that stream, because CUDA does not check whether a stream exists.
     assert_eq!(Logged::with(&format!("{address:#x} is not freed")), [""; 0]);
     for memory in &after {
         cuda.write(memory.address(), &[7; PAGE]);

@@ -8,7 +8,7 @@
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views that keep their
 //!   memory (the module `owned`) work when everything else is gone, in any thread;
-//! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
+//! - results: the model knows beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left although everything was dropped.
 //!
 //! The test cannot see:

@@ -41,8 +41,8 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A region in the model, which is checked and removed when the entry is dropped. Owners have the entry as a field
-/// before their memory, so that the memory still exists during the check.
+/// Keeps a region in the model. Dropping this struct checks the region's bytes and removes the region. Owners of memory
+/// have this struct as a field before the memory, so that the memory still exists during the check.
 #[derive(Debug)]
 pub(crate) struct Entry {
     memory: Memory,
@@ -74,7 +74,7 @@ impl Memory {
         Memory { regions: Arc::default(), cuda: Arc::clone(cuda) }
     }
 
-    /// Fills GPU memory, and adds it to the model until the entry is dropped. The library may use the range `given`.
+    /// Fills GPU memory, and adds it to the model until the result is dropped. The library may use the range `given`.
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);

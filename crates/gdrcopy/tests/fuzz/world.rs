@@ -201,7 +201,7 @@ impl World {
     }
 }
 
-/// Returns the number of page tables that gdremu has pinned for this process.
+/// Returns how many pins this process has, as gdremu counts them.
 pub(crate) fn pins() -> i64 {
     // SAFETY: gdremu exports the function with this type.
     unsafe {
