@@ -31,7 +31,7 @@ static struct memory memory;
 static _Alignas(64) unsigned char host[MOST][LARGEST], lines[MOST * (LARGEST + 64)];
 static struct gdrx_copy copies[MOST];
 
-/* Reads the aligned blocks of BYTES bytes that contain the items to `lines`, and then copies the items out of them. */
+/* Reads into `lines` the aligned blocks of BYTES bytes that contain the items. Then copies the items out of them. */
 #define GATHER(BYTES, load_and_store)                                                                                          \
     do {                                                                                                                        \
         unsigned char *to = lines;                                                                                              \
