@@ -316,7 +316,7 @@ static void ucx(void)
     register_and_copy();
 }
 
-/* ---- DPDK passes the GPU's address to gdr_unmap, not the mapping's, and never closes its connection ---- */
+/* ---- DPDK calls gdr_unmap with the GPU memory's address, not the mapping's, and never closes its connection ---- */
 
 static void dpdk(void)
 {

@@ -126,7 +126,7 @@ static void few_live_pins_keep_little(void)
 }
 
 /* Here the limit of address space leaves room for 2,048 handles. A thousand pins live at once. Then 2,100 pins are made
-   one after the other, which works because pins that have ended give their handles back. */
+   and ended one after the other, which works because pins that have ended give their handles back. */
 static void few_addresses_are_room_for_many_handles(void)
 {
     enum { LIVE = 1000 };

@@ -295,7 +295,7 @@ CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamQuery(CUstream stream);
 
-/* While a stream is captured into a graph, CUDA refuses some calls of all threads, of the capturing one, or of none. */
+/* During a stream capture, CUDA refuses some calls: those of all threads, of the capturing one, or (relaxed) of none. */
 typedef struct CUgraph_st *CUgraph;
 typedef enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,

@@ -168,7 +168,7 @@ static void unfenced_writes_arrive(void)
     CHECK_BYTES(seen, host, SIZE);
 }
 
-/* Copies in a map of only the last 512 bytes of a mapping. An access behind them would fault or change other memory. */
+/* Copies in a map of only the last 512 bytes of a mapping. An access past them would fault or change other memory. */
 static void copies_stay_within_the_map(void)
 {
     gdr_mh_t page = pin(g, buffer.address, SIZE);
@@ -374,8 +374,8 @@ static void threads_share_a_map(void)
         finish_thread(threads[i]);
 }
 
-/* After mappings of two types were attached, libgdrx executes more fences, which order accesses to one mapping and
-   accesses to the other. Words and unfenced writes must still arrive. */
+/* After mappings of two types were attached, libgdrx executes more fences, so that accesses to different mappings stay
+   in order. Words and unfenced writes must still arrive. */
 static void mappings_of_several_types(void)
 {
     struct gdrx_map other;
@@ -389,7 +389,7 @@ static void mappings_of_several_types(void)
     unfenced_writes_arrive();
 }
 
-/* Exports an unaligned range of the buffer as a dma-buf. If CUDA supports that and maps it, writes to the mapping. */
+/* Exports an unaligned range of the buffer as a dma-buf, if CUDA can. If the dma-buf can be mapped, writes to it. */
 static void memory_is_exported(void)
 {
     uint64_t address = buffer.address + 4099;

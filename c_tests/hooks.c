@@ -34,7 +34,7 @@ static void call_hook(const void *caller)
 
     if (now == NULL || dladdr(caller, &of) == 0 || strstr(of.dli_fname, "/libgdrapi.so") == NULL)
         return; /* the caller is gdremu or another library */
-    hook = NULL; /* system calls that the hook causes have no hook */
+    hook = NULL; /* so that system calls that the hook causes do not call it again */
     hooked++;
     now();
     hook = now;

@@ -131,7 +131,7 @@ static void null_arguments_are_refused(void)
     refused(NULL, address, GPU_PAGE_SIZE);
 }
 
-/* Drivers from 2.5 on accept no tokens, so the library ignores tokens there. Older drivers refuse wrong tokens. */
+/* Drivers from 2.5 on take no tokens, so the library then ignores tokens. Older drivers refuse wrong tokens. */
 static void wrong_tokens_are_ignored_or_refused(void)
 {
     gdr_mh_t handle = {UNTOUCHED};
