@@ -62,7 +62,7 @@ static CUdevice open_gpu(void)
     return device;
 }
 
-/* Allocates GPU memory, and returns the first GPU page boundary in it. cuMemAlloc may return other addresses. */
+/* Allocates GPU memory, and returns the first GPU page boundary in it. cuMemAlloc need not return such an address. */
 static CUdeviceptr aligned_gpu_memory(size_t size)
 {
     CUdeviceptr memory;
