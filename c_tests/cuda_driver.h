@@ -295,7 +295,7 @@ CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamQuery(CUstream stream);
 
-/* During a stream capture, CUDA refuses some calls: those of all threads, of the capturing one, or (relaxed) of none. */
+/* During a capture, CUDA refuses some calls. The mode selects from which threads: all, the capturing one, or none. */
 typedef struct CUgraph_st *CUgraph;
 typedef enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,

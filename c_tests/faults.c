@@ -204,7 +204,7 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
 static void close_fails(void)
 {
     /* gdr_close maps inaccessible memory over each mapping (MMAP_FIXED), so that nothing else gets its addresses. If
-       that fails, it calls munmap. The second entry lets MMAP_FIXED fail for two mappings, and munmap for one of them. */
+       that fails, it calls munmap. In the second entry, MMAP_FIXED fails for two mappings, and munmap for one. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();
