@@ -44,7 +44,7 @@ impl From<Known> for Errno {
     }
 }
 
-/// Reads a name (`EIO`, in any case) or a positive number.
+/// Reads a name (such as `EIO`, in capital or small letters) or a positive number.
 impl FromStr for Errno {
     type Err = String;
 

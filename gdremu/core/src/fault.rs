@@ -19,7 +19,7 @@ enum Effect {
 struct Fault {
     call: String,
     effect: Effect,
-    /// The calls that have this effect. The calls of each name are counted from 1.
+    /// The numbers of the calls that have this effect: 1 is the first call of the function or command `call`.
     calls: RangeInclusive<u64>,
 }
 

@@ -87,8 +87,8 @@ impl Session {
         Ok(place)
     }
 
-    /// Returns a path of the library, or of a link to it, without blanks and colons. The dynamic loader splits
-    /// `LD_PRELOAD` at these.
+    /// Returns a path without blanks and colons, at which the dynamic loader splits `LD_PRELOAD`. It is the library's
+    /// own path, or that of a link to the library.
     pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
         if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Ok(library.to_owned());
@@ -215,7 +215,7 @@ impl Record {
     }
 }
 
-/// Makes a file of `len` bytes in the directory `place.path`, which stands for an open device or an exported dma-buf.
+/// Makes a file of `len` bytes that stands for an open device or an exported dma-buf, in the directory `place.path`.
 /// Returns the record with the path of the file, and a locked descriptor of the file.
 fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);

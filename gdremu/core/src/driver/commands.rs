@@ -94,8 +94,8 @@ impl Call<'_> {
         }
         let ragged_size = end - va;
         let pinned_size = ragged_size.next_multiple_of(GPU_PAGE);
-        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. The patch number is that of --driver-version.
-        // Programs do not see it, because gdrdrv 2.4.2 reports version 2.4.
+        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. Only --driver-version has this patch number. The
+        // program does not get it, because gdrdrv 2.4.2 reports version 2.4.
         let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
         let mapped_size = if rounds_out { pinned_size } else { ragged_size };
         if config.p2p_dummy {
@@ -108,8 +108,8 @@ impl Call<'_> {
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / page_size() as u64;
-        // A pin uses up one handle per CPU page. Before gdrdrv 2.4, a pin of less than a page uses up none, so the next
-        // pin has the same handle.
+        // A handle is the pin's mmap offset in CPU pages, so a pin uses up one handle per page. Before gdrdrv 2.4, pins
+        // of less than a page use up none, so the next pin has the same handle.
         let handle = self.pins.take_handle(if config.since(4) { pages.max(1) } else { pages });
         self.pins.list.push(Pin {
             handle,

@@ -69,8 +69,8 @@ impl Driver {
             requested => requested,
         };
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
-        // This records the handle of the pin, not the one that the program passed, because with `module_defects` a
-        // handle that does not exist finds another pin.
+        // This records the handle of the pin, not the one that the program passed. With `module_defects`, the two can
+        // differ, because a handle that does not exist finds the oldest pin.
         let pin = Some(MappedPin { handle: pin.handle, origin });
         self.vmas.insert(addr, len, Shown { file, pin });
         self.next_mmap += 1;
@@ -83,7 +83,7 @@ impl Driver {
     }
 
     /// Records that a range of addresses was unmapped. A pin that loses any part of its mapping counts as unmapped.
-    /// Returns the open devices and the dma-bufs that had something mapped in the range.
+    /// Returns the open devices and the dma-bufs that were mapped in the range.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let mut touched = Vec::new();
         for (_, _, shown) in self.vmas.remove(addr, len) {
@@ -101,10 +101,10 @@ impl Driver {
         }
     }
 
-    /// Marks a pin as unmapped after a part of its mapping, or all of it, has ended. gdrdrv does the same.
+    /// Marks a pin as unmapped after a part of its mapping, or all of it, has ended, as gdrdrv does.
     fn closed(&mut self, shown: Shown) {
-        // This emulates a defect of gdrdrv 2.4 and later: it looks up the pin of an ended mapping by its handle. If the
-        // pin has ended before, it may find another pin and mark that one as unmapped.
+        // This emulates a defect of gdrdrv 2.4 and later. When a mapping ends, gdrdrv looks up its pin by the pin's
+        // handle. If this pin has ended before, gdrdrv may find a different pin and mark that one as unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
             && let Ok(file) = self.file(shown.file)

@@ -144,8 +144,8 @@ impl Memory {
     }
 
     /// Takes `blocks` bytes of device addresses for memory of another process. That process's buffer `id` of `len`
-    /// bytes starts at `offset` in this memory. Returns the buffer's address in this process. It cannot be pinned here.
-    /// [`Memory::free`] removes the buffer from this process.
+    /// bytes starts at `offset` in this memory. Returns the buffer's address in this process. The buffer cannot be
+    /// pinned here. [`Memory::free`] removes it from this process.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -244,8 +244,8 @@ impl Memory {
         })
     }
 
-    /// Returns the physical memory of `[va, va + len)`. Fails if part of the range is not mapped, or if `allowed`
-    /// returns false for a mapping and the GPU that has its memory.
+    /// Returns the physical memory of `[va, va + len)`. Fails if part of the range is not mapped. Calls `allowed` with
+    /// each mapping in the range and the GPU of its memory, and also fails if that returns false.
     pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
         let end = end_of(va, len)?;
         let mut runs = Vec::new();

@@ -9,7 +9,7 @@ use super::mmap;
 use super::physical::{GPU_BYTES, Object, ObjectId, Run};
 use crate::errno::Errno;
 
-/// The files that hold the GPUs' memory. Each change of the allocation metadata must also be made to them.
+/// The files that hold the GPUs' memory. Each change of the allocation metadata is passed on to `carry_out`.
 pub(super) trait Backing: Send {
     /// Applies the steps of a metadata change, or none if one fails. The default does nothing, because a file of all
     /// the memory of a GPU needs no change when parts of it are allocated.

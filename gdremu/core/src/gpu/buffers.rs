@@ -46,7 +46,7 @@ struct Block<Kind> {
 pub struct Freed {
     pub start: u64,
     pub len: u64,
-    /// True if the pages are all those of a block, whose last buffer was freed. The caller must then free the block.
+    /// True if the last buffer in a block was freed. Then the pages are the whole block, and the caller must free it.
     pub is_block: bool,
 }
 
@@ -78,7 +78,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.live.insert(buffer.start, buffer);
     }
 
-    /// Adds a block of another process's memory, in which this process may only use the buffer.
+    /// Adds a block of another process's memory. This process may use only `buffer` in the block.
     pub fn add_imported(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
         self.blocks.insert(base, Block { kind, len, free: Ranges::default() });
         self.live.insert(buffer.start, buffer);

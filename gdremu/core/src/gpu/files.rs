@@ -42,7 +42,7 @@ pub struct Shared {
     /// memory.
     pub descriptor: u32,
     pub gpu: u32,
-    /// The offset in the file at which the blocks of 2 MiB start that hold the buffer. `blocks` is their length.
+    /// The offset in the file at which the 2 MiB blocks that hold the buffer start. `blocks` is their length in bytes.
     pub start: u64,
     pub blocks: u64,
     /// The offset in the blocks at which the buffer starts.
@@ -281,7 +281,7 @@ impl From<Error> for Errno {
     }
 }
 
-/// Linux's refusal of a call for GPU memory counts as a lack of GPU memory.
+/// If a system call for GPU memory fails, the CUDA call reports a lack of GPU memory, whatever the errno.
 impl From<Errno> for Error {
     fn from(_: Errno) -> Error {
         Error::NoMemory

@@ -57,7 +57,7 @@ pub struct Object {
 pub(super) enum Holder {
     /// A handle from cuMemCreate or cuMemRetainAllocationHandle.
     Handle,
-    /// A mapping into the address space, or a page table.
+    /// Either a mapping at device addresses, or a page table, which lists pinned or exported memory.
     Use,
 }
 

@@ -11,8 +11,8 @@ impl Memory {
     /// pin can include adjacent buffers, which share the first or last page of the requested buffer.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the range is not whole pages, has a page without memory, is in more than one block of
-    /// buffers or VMM mapping, or if VMM memory is not GPUDirect capable or not readable and writable for its own GPU.
+    /// [`Error::Invalid`] if the range is not whole pages, has a page without memory, or spans two allocations (blocks
+    /// of buffers or VMM mappings), or if VMM memory is not GPUDirect capable or its own GPU may not read and write it.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
         // The GPU driver only accepts a range that is inside one allocation.
         let mapping = self.mapping_at(va)?;
@@ -22,9 +22,9 @@ impl Memory {
         self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
-    /// Holds `[va, va + len)`, whole pages of `page` bytes, for a dma-buf, as a persistent pin does. Unlike a pin, the
-    /// range needs only one byte in a live buffer or VMM mapping, and the memory need not be GPUDirect capable. On an
-    /// H200, NVIDIA's driver 580 exports all of a 2 MiB block that holds one 4 KiB buffer, and all VMM and pool memory.
+    /// Keeps `[va, va + len)`, whole pages of `page` bytes, allocated for a dma-buf, as a persistent pin does. It needs
+    /// less than a pin: one byte of the range in a live buffer or VMM mapping, and no GPUDirect capability. On an H200,
+    /// NVIDIA's driver 580 exports all of a 2 MiB block that holds one 4 KiB buffer, and all VMM and pool memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }

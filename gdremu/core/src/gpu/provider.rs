@@ -18,9 +18,9 @@ pub struct PinRequest {
 
 pub trait Provider: Any + Send {
     /// Pins a range and returns the id of a page table, which lists the pinned memory. The memory stays alive until
-    /// [`Provider::put_pages`], even if the program frees it before. If the pin is not persistent, the call that frees
-    /// the memory returns this id as revoked. Its caller removes the pages from the CPU's mapping ([`Provider::zap`]),
-    /// then calls `put_pages`.
+    /// [`Provider::put_pages`], even if the program frees it before. If the pin is not persistent, the function that
+    /// frees the memory returns this id. The caller of that function removes the pages from the CPU's mapping
+    /// ([`Provider::zap`]), then calls `put_pages`.
     ///
     /// # Errors
     /// - `EINVAL` if the range is not all memory of one GPU and of this process, if GPUDirect is not allowed, if the
@@ -37,7 +37,7 @@ pub trait Provider: Any + Send {
     /// are multiples of the host's page size.
     ///
     /// # Errors
-    /// `EINVAL` if the range is beyond the table, or there is no such table. Otherwise the error of mmap(2).
+    /// `EINVAL` if the range exceeds the pinned memory, or there is no such page table. Otherwise the error of mmap(2).
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno>;
 
     /// Removes the pages from a mapping. Accesses of the mapping raise SIGBUS until it is unmapped.
