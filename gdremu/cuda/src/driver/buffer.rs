@@ -58,7 +58,7 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     }
 }
 
-// ---- Memory of the default pool, which cannot be pinned. Only its frees follow the order of work in a stream. ----
+// ---- Memory of the default pool, which cannot be pinned. Frees wait for the stream's earlier work. ----
 
 /// The handle of the default pool of GPU 0. The handles for the other GPUs are the numbers after it.
 const POOL: usize = 0xC4 << 40;

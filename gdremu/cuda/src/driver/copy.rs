@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// Replaces host memory that CUDA does not know by a copy of it, because the program may change it after the call.
+    /// Copies host memory that CUDA does not know, because the program may change it as soon as the CUDA call returns.
     fn staged(self) -> Memory {
         match self {
             Memory::Host { len, pageable: true, .. } => {
@@ -64,8 +64,8 @@ impl Memory {
     }
 }
 
-/// Returns the memory at an address. Fails if it is device memory, but not all in one buffer or in adjacent mappings of
-/// cuMemMap. Also fails if `side` demands memory that CUDA knows, and host memory is not all in one such range.
+/// Returns the `len` bytes at an address. Fails if they are device memory, but not in one buffer or adjacent mappings
+/// of cuMemMap. If `side` is `Device`, also fails if they are host memory, but not in one range that CUDA knows.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -79,9 +79,9 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     Ok(Memory::Host { start: address as usize, len, pageable: !is_known })
 }
 
-/// Copies `len` bytes, asynchronously in `stream`, or in the default stream if there is none. Does not hold the lock of
-/// the state while it copies, because an invalid host address raises SIGSEGV as in the program's own code, and the
-/// program's handler may call CUDA, which takes the lock.
+/// Copies `len` bytes after the earlier work of `stream`. If `stream` is `None`, this is the default stream. While it
+/// copies, it does not hold the lock that all CUDA calls take: an invalid host address raises SIGSEGV as in the
+/// program's own code, and the program's handler may call CUDA.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let turn = Turn::of(stream.unwrap_or(0))?;
     let when = pointer::when(&turn, stream, &[to.address(), from.address()]);
@@ -135,7 +135,7 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-/// Fills `count` elements with `value` (bytes in memory order): asynchronously in `stream`, or in the default stream.
+/// Fills `count` elements with `value` (bytes in memory order). `stream` is as for [`copy`].
 pub(super) fn fill<const SIZE: usize>(
     value: [u8; SIZE],
     address: u64,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The first function is exported as `cuCtxDestroy_v2`, which CUDA has since 4.0, and as `cuCtxDestroy`, since 2.0. It
-//! runs in `entry::initialized`, and its body is the Rust function `cuCtxDestroy_v2` of the module `context`, under
-//! whose name the list below has it. The second function has its body in the list, after `=>`. In C, its first argument
-//! is an `Out<i32>`, where the result goes.
+//! runs in `entry::initialized`. It stands under `context` in the list below, so its body is the Rust function
+//! `cuCtxDestroy_v2` of the module `context`. The second function has its body in the list, after `=>`. C programs pass
+//! it a pointer to its result, an `Out<i32>`, as first argument.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -68,8 +68,8 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     Ok(imported)
 }
 
-/// Returns the file that a handle names. Fails unless the file is the memory of an emulated GPU, and its process lives,
-/// has the same user and is visible in /proc.
+/// Returns the file that a handle names. Fails unless the file is the memory of an emulated GPU. Also fails if the
+/// process that made the handle has ended, has a different user or is not visible in /proc.
 fn memory_of(handle: &IpcHandle) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
     let name = fs::read_link(&path).ok()?;

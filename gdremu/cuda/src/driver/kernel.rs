@@ -28,7 +28,7 @@ const MAX_SHARED_BYTES: usize = 48 << 10;
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
-/// The shared memory of a block takes up a multiple of `SHARED_UNIT` bytes, and `BLOCK_RESERVED` more.
+/// The shared memory of a block takes up a multiple of `SHARED_UNIT` bytes, plus `BLOCK_RESERVED` bytes.
 const SHARED_UNIT: usize = 128;
 const BLOCK_RESERVED: usize = 1 << 10;
 

@@ -142,8 +142,8 @@ pub(super) fn cuPointerGetAttribute(state: &mut State, data: Out<u8>, attribute:
     data.of().set(P2pTokens { token: tokens.0, va_space: tokens.1 })
 }
 
-/// Stores attributes. An attribute that the memory does not have is stored as 0, or as no device. This holds for all
-/// attributes of memory that CUDA does not know. P2P_TOKENS is refused.
+/// Stores attributes. An attribute that the memory does not have is stored as 0, or as CU_DEVICE_INVALID if it is the
+/// device ordinal. Memory that CUDA does not know has no attributes. P2P_TOKENS is refused.
 pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,

@@ -1,6 +1,6 @@
 //! Runs the work of streams. The calling thread does the work of an idle stream at once. GPU kernels and host functions
-//! go to a queue of their stream, which a thread serves. Behind them, asynchronous work queues too, and synchronous
-//! work waits for the queue. The default stream and all streams except non-blocking ones wait for each other.
+//! go to a queue of their stream, which a thread serves. While this queue has work, asynchronous work is added to it,
+//! and synchronous work waits for it. The default stream and all streams except non-blocking ones wait for each other.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(super) enum When {
 /// Threads that wait for the end of work sleep on this. It is notified when a stream's work is done or dropped.
 static CHANGED: Condvar = Condvar::new();
 
-/// A stream during a call that uses it. The call holds the lock of the state of CUDA, which `state` gives access to.
+/// A stream during a CUDA call that uses it. The call holds the lock of this library's contexts, streams and memory.
 pub(super) struct Turn {
     pub(super) state: Locked,
     pub(super) current: Current,

@@ -70,7 +70,7 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
     let mut retained = lock(&RETAINED);
     let active = result_of(|active| cuDevicePrimaryCtxGetState(gpu, Out::to(&mut 0), active))?;
-    // A reset has destroyed a context that is not active. The next retain creates it again.
+    // If the context is not active, a reset has destroyed it. The next retain creates it again.
     if let Some(context) = retained.get(&gpu)
         && active != 0
     {

@@ -61,7 +61,7 @@ entry_points! {
     };
     initialized fn cudaSetDevice(gpu: i32) { entry::set_device(gpu) };
     in_context fn cudaSetDeviceFlags(flags: u32) => cuCtxSetFlags;
-    // The result is the GPU of the current context, which the driver API may have set; without one, the thread's GPU.
+    // Returns the GPU of the current context. If there is none, returns that of the thread's last cudaSetDevice.
     initialized fn cudaGetDevice(gpu: Out<i32>) {
         gpu.set(GPU.get())?;
         cuCtxGetDevice(gpu);
@@ -164,7 +164,7 @@ entry_points! {
         shared_bytes.set(pushed.shared_bytes)?;
         stream.set(pushed.stream)
     };
-    // A cudaKernel_t is here the address by which the program has registered the GPU kernel's function.
+    // In gdremu, a cudaKernel_t is the address under which the program has registered the GPU kernel.
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel {
         ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)?;
         kernel.set(function)

@@ -152,7 +152,7 @@ pub(crate) struct LaunchAttribute {
 }
 
 /// Values of cudaLaunchAttributeID without effect here, because a stream's GPU kernels run in turn and all accesses are
-/// ordered for the whole system: none, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
+/// ordered for the whole system: ignore, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
 /// programmaticStreamSerialization, priority, memSyncDomain and its map, preferredSharedMemoryCarveout.
 const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;

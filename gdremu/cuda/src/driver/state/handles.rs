@@ -30,7 +30,7 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.add_as(None, object)
     }
 
-    /// Stores an object under `handle`, which an earlier object had, or under a new handle if it is `None`.
+    /// Stores an object under `handle`, which an earlier object had. If `handle` is `None`, makes a new handle.
     pub(crate) fn add_as(&mut self, handle: Option<usize>, object: T) -> usize {
         self.created += 1;
         let handle = handle.unwrap_or((KIND << 40) | (self.created << 8));

@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Buffers of other processes by their addresses in this process, each with its handle and the number of its opens.
+    /// Buffers of other processes by their addresses in this process, with their handles and how often each is open.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
     pub(crate) host: BTreeMap<usize, HostRange>,
     /// The ids of memory whose attribute SYNC_MEMOPS is set.
