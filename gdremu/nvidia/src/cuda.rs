@@ -1,5 +1,5 @@
 //! Calls NVIDIA's libcuda to find the allocation at an address, and to make and export GPU memory. gdremu's
-//! replacements of libcuda's functions also call the real functions through it.
+//! replacements of libcuda's functions call the real functions through [`Cuda`].
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;

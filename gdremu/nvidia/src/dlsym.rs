@@ -1,7 +1,7 @@
 //! A dlsym that returns gdremu's replacements of libcuda's functions.
 //!
 //! dlvsym, which looks up a version of a symbol, is not replaced, because libcuda's symbols have no versions. So this
-//! module can find the real dlsym by it.
+//! module can call dlvsym to find the real dlsym.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};

@@ -153,7 +153,7 @@ impl Client {
 impl Memory {
     /// Returns a file whose mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
-        // The GPU driver stores with a descriptor which memory its mmap maps, so each mapping has its own descriptor.
+        // An mmap of a descriptor maps the memory that was prepared for it. So each mapping needs a new descriptor.
         let fresh = open(&self.client.path)?;
         let mut map = MapMemory {
             client: self.client.root,
