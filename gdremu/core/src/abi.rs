@@ -84,7 +84,7 @@ commands! {
     UnpinBuffer "UNPIN_BUFFER" = read_write(2, POINTER), since 0, unpin_buffer { HANDLE: u64 };
     /// Reports whether the memory was freed while it was pinned.
     GetCbFlag "GET_CB_FLAG" = read_write(3, POINTER), since 0, get_cb_flag { HANDLE: u64, FLAG: u32 };
-    /// Describes a pin. The result says whether the mapping is write-combining, but not which other type it has.
+    /// Describes a pin. The result says whether the mapping is write-combining, and does not distinguish other types.
     GetInfo "GET_INFO" = read_write(4, POINTER), since 0,
         get_info { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64, MAPPED: u32,
                    WC_MAPPING: u32 };

@@ -1,4 +1,4 @@
-//! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that not only the exporter can map it.
+//! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that processes other than the exporter can map it.
 //!
 //! The process that exports a dma-buf sends the launcher the file that holds the memory. Processes that receive the
 //! descriptor of the dma-buf ask the launcher for that file. The launcher keeps the file open while any process has the
@@ -22,8 +22,8 @@ use crate::gpu::Exported;
 use crate::session::{Identity, Session};
 use crate::sockets;
 
-/// A message to the launcher. It names a dma-buf by the file that stands for it in the session directory, which all
-/// processes under one gdremu share.
+/// A message to the launcher. The name in it is that of a file in the session directory, which all processes under one
+/// gdremu share. This file stands for a dma-buf.
 #[derive(Serialize, Deserialize)]
 enum Request {
     /// Asks the launcher to keep a dma-buf. The message carries a descriptor of the file with the dma-buf's memory.
@@ -41,7 +41,7 @@ pub struct Keeper {
     files: HashMap<Identity, Weak<OwnedFd>>,
     /// When `kept` has this many dma-bufs, those that no process has open or mapped are removed.
     purge_at: usize,
-    /// The id of the process whose dma-buf was kept last. When another process exports one, `kept` is cleaned up, too.
+    /// The id of the process whose dma-buf was kept last. When another process exports one, unused ones are removed.
     last: Option<String>,
 }
 

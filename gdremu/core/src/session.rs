@@ -61,8 +61,8 @@ impl Session {
         self.directory.join("exports")
     }
 
-    /// Splits the path of the file that stands for an exported dma-buf into the session, which is the directory of this
-    /// or of another gdremu, and the name of the file.
+    /// Splits the path of the file that stands for an exported dma-buf into the session directory, which may be that of
+    /// another gdremu, and the name of the file.
     pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
         let exports = path.parent()?;
         let directory = exports.parent()?;
@@ -145,7 +145,7 @@ impl Session {
 
     /// Records that an event happened in a process. [`Session::has`] reports it.
     pub fn record(&self, event: &str) {
-        // This makes a directory, not a file, because the program may have no descriptor left, which a new file needs.
+        // This makes a directory, because making a file needs a descriptor, and the program may have none left.
         // An error is ignored, because the directory may exist already.
         let _ = fs::create_dir(self.directory.join(event));
     }
@@ -191,8 +191,8 @@ impl Record {
     }
 
     pub fn set_pins(&self, pins: u64) {
-        // truncate needs no descriptor, of which the program may have none left. An error is ignored: if the file is
-        // gone, nothing reads its size.
+        // truncate works even if the program has no descriptor left. An error is ignored: if the file is gone, nothing
+        // reads its size.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 

@@ -1,5 +1,5 @@
 //! The buffers of cuMemAlloc and the blocks of memory that hold them, laid out as by the CUDA driver. Small buffers
-//! share a block, so that one can start inside a GPU page. Each larger buffer has a block of its own.
+//! share a block, so a small buffer can start inside a GPU page. Each larger buffer has a block of its own.
 //!
 //! This module only keeps records. Other modules allocate and free the blocks.
 #![forbid(unsafe_code)]

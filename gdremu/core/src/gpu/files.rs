@@ -120,7 +120,7 @@ impl HostProvider {
     ///
     /// # Errors
     /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing (the GPUs'
-    /// files) fails, which leaves the metadata as before.
+    /// files) fails. Then the metadata is as before the call.
     pub fn change<T>(&mut self, mut change: impl FnMut(&mut Memory) -> Result<T, Error>) -> Result<T, Error> {
         if self.owner.is_none() {
             self.owner = Some(std::process::id());
