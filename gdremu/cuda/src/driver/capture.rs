@@ -1,5 +1,5 @@
 //! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could wait
-//! for the stream or change objects that it refers to. Such calls make the capture invalid. Nothing is ever captured,
+//! for the stream or change objects that the capture uses. Such calls make the capture invalid. Nothing is ever captured,
 //! since work of a capturing stream is refused too.
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes this thread's later CUDA calls fail, because it runs host functions of streams, which must not call CUDA.
+/// Makes later CUDA calls of this thread fail. The thread runs host functions of streams, which must not call CUDA.
 pub(super) fn forbid_calls() {
     FORBIDDEN.set(true);
 }

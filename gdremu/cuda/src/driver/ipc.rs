@@ -1,5 +1,5 @@
-//! Shares GPU memory, but not that of pools, with other processes. A handle has the id of a process, and the number of
-//! that process's descriptor of the file with the memory.
+//! Shares GPU memory, but not that of pools, with other processes. A handle names a process by its id, and one of its
+//! descriptors by the number. The descriptor is that of the file with the memory.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
