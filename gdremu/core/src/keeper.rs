@@ -1,4 +1,4 @@
-//! Lets the launcher (the gdremu command) keep the memory of dma-bufs, so that processes other than the exporter can map it.
+//! Lets the launcher (the gdremu command) keep dma-bufs, so that processes other than the exporter can map them.
 //!
 //! The process that exports a dma-buf sends the launcher the file that holds the memory. Processes that receive the
 //! descriptor of the dma-buf ask the launcher for that file. The launcher keeps the file open while any process has the

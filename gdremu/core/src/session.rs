@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Libraries that programs load as the CUDA runtime. build.rs makes them. They have no code, because a preloaded library
-/// has the functions.
+/// Libraries that programs load as the CUDA runtime. build.rs makes them. They have no code, because a preloaded
+/// library has the functions.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.12", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12"))),
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),

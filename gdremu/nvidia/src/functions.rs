@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
 const SYNC_MEMOPS: u32 = 6;
 
 /// Accepts the attribute SYNC_MEMOPS for buffers of the replaced cuMemAlloc. Their memory is from cuMemMap, for
-/// which CUDA refuses the attribute, so programs would fail. Small copies of them stay asynchronous, see `gdremu/README.md`.
+/// which CUDA refuses the attribute, so programs would fail. Small copies stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {

@@ -1,6 +1,6 @@
 //! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could wait
-//! for the stream or change objects that the capture uses. Such calls make the capture invalid. Nothing is ever captured,
-//! since work of a capturing stream is refused too.
+//! for the stream or change objects that the capture uses. Such calls make the capture invalid. Nothing is ever
+//! captured, since work of a capturing stream is refused too.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
