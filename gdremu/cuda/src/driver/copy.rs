@@ -80,7 +80,7 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
 }
 
 /// Copies `len` bytes after the earlier work of `stream`. If `stream` is `None`, this is the default stream. While it
-/// copies, it does not hold the lock that all CUDA calls take: an invalid host address raises SIGSEGV as in the
+/// copies, it does not hold the lock that CUDA calls take: an invalid host address raises SIGSEGV as in the
 /// program's own code, and the program's handler may call CUDA.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let turn = Turn::of(stream.unwrap_or(0))?;
