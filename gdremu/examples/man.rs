@@ -1,4 +1,4 @@
-//! `man DIRECTORY DATE` writes gdremu's man page with that date.
+//! `man DIRECTORY DATE` writes gdremu's man page, dated DATE, into DIRECTORY.
 
 use std::io;
 use std::path::Path;

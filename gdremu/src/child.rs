@@ -47,8 +47,8 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
             Err(Errno::EINTR) => continue,
             result => result?.expect("reads wait"),
         };
-        // Only a signal that a process has sent to gdremu (ssi_code <= 0) is forwarded. One from the terminal, such as
-        // Ctrl-C, reaches the program, too.
+        // Only a signal that a process has sent to gdremu (ssi_code <= 0) is forwarded. The terminal sends its signals,
+        // such as that of Ctrl-C, to both gdremu and the program.
         if signal.ssi_signo != Signal::SIGCHLD as u32 && signal.ssi_code <= 0 {
             // SAFETY: the child has not been waited for, so its id is not reused.
             unsafe { libc::kill(child.id().cast_signed(), signal.ssi_signo.cast_signed()) };

@@ -35,8 +35,8 @@ impl FromStr for StandIn {
     }
 }
 
-/// Writes all emulated files into the directory that all processes under this gdremu share. Their functions that
-/// open files look there first.
+/// Writes all emulated files into the directory that all processes under this gdremu share. The hooks of
+/// open in these processes look there first.
 pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
     let session = &config.session;
     if config.gpu.provider.emulates_gpus() {

@@ -47,13 +47,13 @@ impl Calls {
             Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),
         };
         let Caller { pid, tid } = Caller::now();
-        // No text needs escapes, because all texts are names of calls, fields and errors.
+        // No text needs JSON's escapes, because all texts are names of calls, fields and errors.
         let line = format!(
             "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
              \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
         );
-        // The file is opened for each line, so that the program never meets an open descriptor of it. A failed write
-        // must not stop the program.
+        // The file is opened and closed for each line, so that the program never finds a descriptor of gdremu. If the
+        // line cannot be written, the program must go on.
         if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
             let _ = file.write_all(line.as_bytes());
         }

@@ -1,6 +1,6 @@
-//! The descriptors of emulated devices and of exported GPU memory (dma-bufs) that this process has made. Each stands
-//! for a locked file, its record, in a directory that all processes under one gdremu share ([`gdremu_core::session`]).
-//! The lock shows whether any process still uses the descriptor.
+//! The descriptors of emulated devices and of exported GPU memory (dma-bufs) that this process uses. Behind each is an
+//! ordinary file in a directory that all processes under one gdremu share ([`gdremu_core::session`]). A lock of this
+//! file shows whether any process still uses the descriptor.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Foreign,
     /// A dma-buf that this process exported. Its memory stays while the dma-buf is mapped or has an open descriptor.
     Export(PageTableId),
-    /// A dma-buf that another process exported, or this one before it executed another program.
+    /// A dma-buf that another process exported, or that this process exported before it called execve.
     Received,
 }
 
@@ -38,7 +38,7 @@ struct Made {
     /// While the program maps the device, a page of the file behind its descriptor is mapped at this address. So that
     /// file stays open even if the program closes the descriptor, as a real device does while it is mapped.
     anchor: Option<usize>,
-    /// True if the parent process made the descriptor. Then the parent, not this process, also frees the memory.
+    /// True if the parent process made the descriptor. Then the parent, not this process, frees the memory.
     inherited: bool,
 }
 
@@ -73,8 +73,8 @@ impl Descriptors {
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
         let (memory, memory_file) = gpu.exported(export)?;
-        // The gdremu command keeps the memory, and other processes get it from there. If this fails, they get an error
-        // when they map the memory.
+        // The gdremu command keeps the memory, so that other processes can get it from the command. If this fails, they
+        // get an error when they map the dma-buf.
         let _ = keeper::keep(self.session, record.name(), memory, memory_file);
         let fd = file.into_raw_fd();
         self.add(identity, record, Kind::Export(export), fd);
@@ -96,7 +96,7 @@ impl Descriptors {
         })
     }
 
-    /// Does the same as [`Self::anchor`] for a dma-buf that another process exported.
+    /// Keeps a dma-buf that another process exported in use while this process maps it, by [`Self::anchor`].
     pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
         let path = path_of(fd).unwrap_or_default();
         if let Some((session, name)) = Session::of_export(&path) {
@@ -115,8 +115,8 @@ impl Descriptors {
         }
     }
 
-    /// Returns the device or dma-buf of a descriptor. The file behind the descriptor identifies it, because the number
-    /// may stand for another file by now.
+    /// Returns the device or dma-buf of a descriptor. Looks at the file behind it, because the program may have closed
+    /// the device, and then opened another file that got the same number.
     pub(crate) fn find(&self, fd: c_int) -> Option<(Identity, Kind)> {
         let status = file_status(fd)?;
         let identity = (status.st_dev, status.st_ino);
@@ -138,8 +138,8 @@ impl Descriptors {
         self.made.keys().copied().collect()
     }
 
-    /// Maps a page of the file behind a device's descriptor. So that file stays in use while the program maps the
-    /// device, even if it closes the descriptor.
+    /// Maps a page of the file behind the descriptor of a device or dma-buf. So the file stays in use while the program
+    /// maps the device or dma-buf, even if the program closes the descriptor.
     pub(crate) fn anchor(&mut self, fd: c_int, identity: Identity) {
         let Some(device @ Made { anchor: None, .. }) = self.made.get_mut(&identity) else {
             return;
@@ -154,8 +154,8 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Removes a device or dma-buf that this process does not map, unless a process has it open. Removes dma-bufs that
-    /// another process exported even then.
+    /// Forgets a device or dma-buf that this process no longer maps. Keeps those that the parent made, and those that
+    /// this process made while any process has them open.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
@@ -178,7 +178,7 @@ impl Descriptors {
     }
 
     /// Forgets devices in a forked child, since they are the parent's. Keeps the dma-bufs that the parent exported,
-    /// because the child may use its copies of their descriptors.
+    /// because the child may use the descriptors of dma-bufs that it inherited.
     pub(crate) fn after_fork(&mut self) {
         self.made.retain(|_, made| matches!(made.kind, Kind::Export(_)));
         self.made.values_mut().for_each(|export| export.inherited = true);

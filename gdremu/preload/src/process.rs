@@ -132,7 +132,7 @@ impl EmulatedProcess {
 
     pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
-        // The descriptor is closed even if a fault is due, because in Linux a close that fails has closed it, too.
+        // `run` closes the descriptor even if `--fault` makes this close fail. On Linux, a failed close closes it, too.
         let result = match (run(), self.faults.take("close")) {
             (Ok(()), Some(errno)) => Err(errno),
             (closed, _) => closed,

@@ -1,5 +1,5 @@
 //! The emulated driver and GPUs of this process, behind one lock. They are made on first use, because hooks may be
-//! called before any constructor runs. While a thread holds the lock, hooks do not change the thread's libc calls.
+//! called before any constructor runs. While a thread holds the lock, hooks pass its calls on to libc.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;

@@ -60,13 +60,13 @@ pub(crate) fn is_static_program() -> bool {
     };
     let path = &path[..usize::try_from(path_len).unwrap_or(0)];
     let begin = &begin[..usize::try_from(begin_len).unwrap_or(0)];
-    // If the program was started as `ld.so PROGRAM`, the executable is the dynamic loader itself, which looks static
-    // because it needs no loader, but the program is not.
+    // If the program was started as `ld.so PROGRAM`, the executable is the dynamic loader. It looks static because it
+    // needs no loader itself, but the program that it loads is not static.
     let is_loader = path.rsplit(|c| *c == b'/').next().is_some_and(|name| name.starts_with(b"ld"));
     !is_loader && needs_loader(begin) == Some(false)
 }
 
-/// Returns whether an ELF file names a dynamic loader, or `None` if `file`, the first bytes of it, is too short.
+/// Returns whether an ELF file names a dynamic loader, or `None` if `file`, which holds its first bytes, is too short.
 fn needs_loader(file: &[u8]) -> Option<bool> {
     let number = |at: usize| Some(usize::from(u16::from_le_bytes([*file.get(at)?, *file.get(at + 1)?])));
     let (first, size, count) = (number(32)?, number(54)?, number(56)?);

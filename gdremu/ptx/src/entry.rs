@@ -14,7 +14,7 @@ const MAX_LOCAL: usize = 512 << 10;
 /// The most registers of a thread. A GPU has far fewer.
 const MAX_REGISTERS: usize = 1 << 16;
 
-/// The guard of instructions that always run: the register `ZERO` holds 0.
+/// The guard (condition) of instructions that always run: "the register `ZERO` holds 0", which is always true.
 const ALWAYS: (Register, u64) = (ZERO, 0);
 
 /// The names that are declared in the module, in the GPU kernel, or in a block of braces in it.

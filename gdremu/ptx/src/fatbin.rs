@@ -87,8 +87,8 @@ impl<'a> Entry<'a> {
         let mut bytes = self.payload.to_vec();
         if self.flags & (LZ4 | ZSTD) != 0 {
             let compressed = self.payload.get(..self.compressed)?;
-            // LZ4 makes at most 255 bytes of text from one byte. A header with a larger length is refused before memory
-            // of this length is allocated.
+            // LZ4 makes fewer than 256 bytes of text from each byte. A header with a larger length is refused before
+            // memory of this length is allocated.
             let is_possible = self.flags & LZ4 == 0 || self.text <= compressed.len().saturating_mul(256);
             if self.text > MAX_TEXT || !is_possible {
                 return None;

@@ -205,7 +205,7 @@ pub(super) struct ThreadId<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) space: Space,
-    /// The type of each element.
+    /// The type of each element that the instruction loads or stores.
     pub(super) element: Type,
     pub(super) address: Operand,
     /// The bits of the address that are used: the low 32 bits if a 32-bit register holds the address, otherwise all.

@@ -346,7 +346,7 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
 
 fn little_endian(bytes: &[u8]) -> u64 {
     if let Ok(word) = bytes.try_into() {
-        return u32::from_le_bytes(word).into(); // This is only faster. Most numbers have 4 bytes.
+        return u32::from_le_bytes(word).into(); // This only makes the most frequent size faster.
     }
     let mut number = 0;
     for byte in bytes.iter().rev() {

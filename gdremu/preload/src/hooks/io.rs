@@ -48,7 +48,7 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         return Some(fail(errno));
     }
     let inside = bytes.0.as_ptr().cast::<c_void>();
-    // SAFETY: `bytes` contains the argument. Linux would also write the program's argument.
+    // SAFETY: `bytes` contains the argument. A real driver would also write it to the program's memory.
     if command.answers() && !unsafe { copy_memory(inside, argument, size) } {
         if let Some(handle) = command.new_handle() {
             state::enter()?.undo_pin(file, bytes.get(handle));

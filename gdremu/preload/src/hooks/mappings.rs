@@ -56,7 +56,7 @@ fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_i
     let mut process = state::enter()?;
     let kind = flags & libc::MAP_TYPE;
     let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
-    // Mappings over other GPU memory and MAP_FIXED_NOREPLACE are not emulated, because no known program uses them.
+    // No known program maps GPU memory over mapped GPU memory or with MAP_FIXED_NOREPLACE, so both are refused.
     let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
     let descriptor = process.descriptors.find(fd)?;

@@ -1,4 +1,4 @@
-//! Replacements (hooks) of the libc functions by which programs reach /dev/gdrdrv, each under all its names.
+//! Replacements (hooks) of the libc functions, such as open and open64, by which programs reach /dev/gdrdrv.
 //!
 //! A hook first checks, without a lock, whether the call may concern gdremu. If not, it only calls the next definition
 //! of the function, such as libc's.
