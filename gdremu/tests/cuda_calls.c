@@ -57,7 +57,7 @@ static void inherited(void)
     CHECK_EQUAL(cuMemFree(address), CUDA_ERROR_NOT_INITIALIZED);
 }
 
-/* CUDA fails in a child of a process that has called cuInit, and works in a child of another process. */
+/* CUDA fails in a child that is forked after cuInit, and works in a child that is forked before cuInit. */
 TEST(forked_children)
 {
     int number;

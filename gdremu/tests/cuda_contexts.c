@@ -96,7 +96,7 @@ static void *use_without_context(void *context)
 
     CHECK(current() == NULL);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
-    /* Memory of another thread, and managed memory, can be freed without a context. */
+    /* A thread without a context can free memory that another thread has allocated, and managed memory. */
     CUDA(cuMemFree(others[0]));
     CHECK_EQUAL(cuMemFree(others[0]), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(others[1]));

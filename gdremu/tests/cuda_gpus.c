@@ -52,7 +52,7 @@ TEST(three)
 }
 
 /* In each step, a GPU kernel on GPU 1 stores to memory of GPU 0. In the first steps, this is VMM (virtual memory
-   management) memory to which GPU 1 has these accesses. In the last step, it is a buffer of cuMemAlloc. */
+   management) memory to which GPU 1 is given these accesses. In the last step, it is a buffer of cuMemAlloc. */
 static const CUmemAccess_flags given[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
                                           CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 enum { WRITABLE = 2, BUFFER };

@@ -99,7 +99,7 @@ GPU_TEST(entry_points)
     CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     if (arguments[0] != NULL)
         CHECK_EQUAL(((CUresult(*)(const void **, const void *))function)(NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
-    /* CUDA 11 gets version 1 of cuGetProcAddress, another function, which has no parameter for the status. */
+    /* Programs of CUDA 11 get version 1 of cuGetProcAddress, a function that has no parameter for the status. */
     CUDA(cuGetProcAddress("cuGetProcAddress", &first, 11080, 0, NULL));
     CUDA(cuGetProcAddress("cuGetProcAddress", &function, 12000, 0, NULL));
     CHECK(first != function && function == (void *)(uintptr_t)cuGetProcAddress);

@@ -125,8 +125,8 @@ static void modules(void)
     CHECK_EQUAL(function, again);
 }
 
-/* The expected results are those of an H200, which has 132 multiprocessors. A row of `wanted` is the threads and the
-   bytes of shared memory of a block, and how many blocks fit on a multiprocessor. */
+/* The expected results are those of an H200, which has 132 multiprocessors. A row of `wanted` has the threads of a
+   block, its bytes of shared memory, and the number of such blocks that fit on a multiprocessor. */
 static void occupancy(CUfunction function)
 {
     static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},
@@ -275,8 +275,8 @@ static CUdeviceptr read_only(void)
     return created(mapped, 0, &access, 1);
 }
 
-/* The index of the address to which the next child writes a word. A GPU kernel may not write to any of the
-   addresses. */
+/* The index, in a list of addresses that GPU kernels may not write, of the one that the next child process tries to
+   write. */
 static size_t next;
 
 static void write_to_next(void)

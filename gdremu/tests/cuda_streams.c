@@ -47,8 +47,8 @@ static void *release(void *unused)
     return unused;
 }
 
-/* Fills memory while another stream has work that is not done. The call waits for the fill, and so for this work, only
-   with SYNC_MEMOPS. */
+/* Fills memory in the default stream, which first waits for the work of another stream. With SYNC_MEMOPS,
+   cuMemsetD8 returns only when all this is done, otherwise at once. */
 static void check_memset(CUdeviceptr buffer, int waits)
 {
     CUresult result = CUDA_SUCCESS;
@@ -141,8 +141,8 @@ static int capture_status(CUstream stream)
     return status;
 }
 
-/* The modes of a capture and of the thread decide which calls make the capture invalid. Work of the capturing stream
-   always does, because it is not captured. So does work of the default stream, which would wait for the stream. */
+/* The modes of a capture and of the thread decide which calls make the capture invalid. Work in the capturing stream
+   always does, because gdremu captures no work. So does work in the default stream, which would wait for `stream`. */
 GPU_TEST(captures)
 {
     enum { IMPLICIT = 906, UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED };

@@ -58,7 +58,7 @@ TEST(devices)
     CHECK_EQUAL(value, 1);
 }
 
-/* The runtime returns functions of the program's CUDA version. cuCtxGetDevice has another argument since 13.0. */
+/* The runtime returns functions of the program's CUDA version. cuCtxGetDevice has one more argument since 13.0. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
@@ -223,7 +223,7 @@ TEST(streams)
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidResourceHandle);
 }
 
-/* Loads the runtime by the name that programs of any version use. */
+/* Loads the CUDA runtime by the file name without a version, which fits programs of every CUDA version. */
 TEST(loaded)
 {
     void *runtime = dlopen("libcudart.so", RTLD_NOW);
@@ -252,7 +252,7 @@ TEST(errors)
     CHECK_STRING(cudaGetErrorString(cudaGetLastError()), "invalid device symbol");
 }
 
-/* Each thread has its own GPU and its own last error. */
+/* Each thread has its own current GPU and its own last error. */
 static void *free_in_thread(void *buffer)
 {
     CHECK_EQUAL(cudaGetLastError(), 0);

@@ -144,7 +144,7 @@ TEST(open_is_refused)
 
 /* ---- Mappings ---- */
 
-/* A mapping of a pin can replace a reservation of the program at its address, but not other GPU memory. */
+/* mmap with MAP_FIXED can map a pin over memory of the program, but not over GPU memory that is already mapped. */
 TEST(mapping_at_a_fixed_address)
 {
     const int fixed = MAP_SHARED | MAP_FIXED;
@@ -231,7 +231,7 @@ TEST(many_threads)
     CHECK_EQUAL(all_page_tables(), 0);
 }
 
-/* Ends with two pins. With an argument, the process is killed. */
+/* Ends the process while it has two pins. With an argument, SIGKILL ends it. */
 TEST(leaks)
 {
     begin();

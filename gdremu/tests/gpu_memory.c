@@ -173,7 +173,7 @@ TEST(objects_side_by_side)
     CUDA(cuMemAddressFree(address, 4 * unit));
 }
 
-/* Frees a buffer that shares a block of GPU memory with another. The tests in gdrdrv-c/contract free only whole
+/* Frees one of two buffers in the same block of GPU memory. The tests in gdrdrv-c/contract free only whole
    blocks. */
 TEST(part_of_a_block_freed_under_a_pin)
 {
