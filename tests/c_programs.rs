@@ -51,7 +51,7 @@ const REAL_GPUS: &[&str] =
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["madvise", "mprotect", "access"];
 
-/// Programs that fork after gdr_open or gdrx_attach. In the child, the library has no pointer to its parent's objects,
+/// Programs that fork after gdr_open or gdrx_attach. In the child, the library has no pointer to the parent's objects,
 /// so valgrind would report these objects as lost.
 const FORKING: &[&str] = &["abi_consumers", "faults", "fork", "gdrx", "gdrx_cxx", "libcuda_load", "open_fails"];
 
@@ -67,8 +67,8 @@ const WAIVED: i32 = 4;
 enum Way {
     /// The program finds the library by LD_LIBRARY_PATH.
     Linked,
-    /// `libgdrapi-preload.so` is in LD_PRELOAD. The functions of the library on LD_LIBRARY_PATH abort, because the
-    /// program must not get that one.
+    /// `libgdrapi-preload.so` is in LD_PRELOAD. LD_LIBRARY_PATH leads to a libgdrapi whose functions only abort
+    /// (`c_tests/absent`), because the program must call those of `libgdrapi-preload.so`.
     Preloaded,
     /// As `Linked`, but the program is compiled with ASan and UBSan.
     Sanitized,
@@ -308,7 +308,7 @@ impl Runner {
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
             ("dlopen", Way::Preloaded) => false, // The program must load the library itself.
-            ("address_space", Way::Valgrind) => false, // valgrind needs the addresses that this program denies itself.
+            ("address_space", Way::Valgrind) => false, // It limits its address space, and valgrind needs more.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
             } // These programs need no driver, so one profile is enough.

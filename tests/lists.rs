@@ -1,4 +1,4 @@
-//! Compares lists of the same things in different files, such as gdrdrv's commands in C and in Rust. No compiler does.
+//! Compares lists of the same things in different files, such as gdrdrv's commands, which no compiler compares.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -23,11 +23,11 @@ type Module = Vec<String>;
 struct Source {
     file: PathBuf,
     items: BTreeSet<String>,
-    /// The names of imports, and their paths from this module.
+    /// The names that the file imports, each with the path in its `use`.
     imports: BTreeMap<String, Vec<String>>,
     /// Modules from which all items are imported.
     globs: Vec<Vec<String>>,
-    /// The paths that this module names, and their line numbers.
+    /// The paths that the file names, each with its line number.
     named: Vec<(Vec<String>, usize)>,
     /// True if the file should forbid unsafe code, because it has none and declares no module with a file of its own,
     /// but neither the file nor a module around it forbids unsafe code.

@@ -11,7 +11,7 @@ mod under_gdremu;
 
 use under_gdremu::Runner;
 
-/// The profiles of gdremu on which the results of calls differ.
+/// gdremu's options for each run of the tests. Some results of libgdrapi differ between these profiles.
 const PROFILES: &[&str] = &[
     "",
     "--profile traditional",

@@ -35,7 +35,7 @@ fn main() -> gdrcopy::Result<()> {
     let mut line = [1; 64];
     let mut lines = [[0; 64]; ITEMS];
     for i in 0..count {
-        // The compiler must not know the offset, because it would leave out the checks of the offset.
+        // The compiler must not know the offset, because then it could leave out the checks of the offset.
         let at = black_box(64 * (i % 64));
         match &*access {
             "word_store" => counted::word_store(word, i as u64),

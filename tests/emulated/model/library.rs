@@ -45,8 +45,8 @@ macro_rules! functions {
         }
 
         impl Library {
-            /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or the library built with this test. Neither is
-            /// unloaded.
+            /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or else the libgdrapi that was built with this
+            /// test, and gdremu's libcuda. Both stay loaded.
             pub(super) fn load() -> Library {
                 let tests = std::env::current_exe().expect("a path");
                 let mut path = tests.ancestors().nth(2).expect("a target directory").join("libgdrapi.so");
@@ -114,7 +114,7 @@ fn done(errno: c_int) -> Answer<()> {
     if errno == 0 { Ok(()) } else { Err(errno) }
 }
 
-/// Returns the result of a call that succeeded, or the errno of one that failed. A failed call must have left the mark.
+/// Returns the result of a call, or the errno if it failed. A call that fails must leave `result` equal to `mark`.
 fn result_of<T: PartialEq + std::fmt::Debug>(errno: c_int, result: T, mark: T) -> Answer<T> {
     if errno == 0 {
         return Ok(result);

@@ -107,7 +107,7 @@ fn fault(faults: bool) -> impl Strategy<Value = Option<i32>> {
     prop::option::weighted(0.05, errno()).prop_map(move |errno| if faults { errno } else { None })
 }
 
-/// Generates `None` mostly, and otherwise a fault of one of these driver calls. Without `faults`, it is always `None`.
+/// Generates `None` mostly, and otherwise a fault of one of these driver calls. Without `faults`, generates no fault.
 fn fault_of(calls: &'static [&'static str], faults: bool) -> impl Strategy<Value = Option<Fault>> {
     let fault = (select(calls), errno()).prop_map(|(call, errno)| Fault { call, errno });
     prop::option::weighted(0.05, fault).prop_map(move |fault| if faults { fault } else { None })

@@ -168,12 +168,12 @@ impl<'a> World<'a> {
         verdict.map_err(|why| format!("{op:?}: {why}"))
     }
 
-    /// Calls `work` while the next driver call of this kind fails, unless `errno` is `None`.
+    /// Calls `work`, in which the first driver call of this kind fails, unless `errno` is `None`.
     fn with_fault<T>(&self, call: &'static str, errno: Option<i32>, work: impl FnOnce(&Library) -> T) -> T {
         self.with_fault_of(errno.map(|errno| Fault { call, errno }), work)
     }
 
-    /// Calls `work` while the next driver call of the fault's kind fails.
+    /// Calls `work`, in which the first driver call of the fault's kind fails.
     fn with_fault_of<T>(&self, fault: Option<Fault>, work: impl FnOnce(&Library) -> T) -> T {
         let Some(Fault { call, errno }) = fault else {
             return work(self.library);
@@ -267,7 +267,7 @@ impl<'a> World<'a> {
         let address = self.buffers[buffer].address + offset as u64;
         let is_free = self.buffers[buffer].is_free;
         let fits = offset.saturating_add(size) <= BUFFER;
-        // Another buffer may follow this one. So a range that does not fit is made longer than any GPU's memory.
+        // The next buffer may follow at once. So a range that does not fit is made longer than any GPU's memory.
         let size = if fits { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;
@@ -362,7 +362,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns the mapping type, or the errno of the refusal, of a map that only the driver can refuse.
+    /// Returns the mapping type that `gdr_map_v2` must choose, or its errno, if only the driver can refuse the mapping.
     fn map_pinned(&self, pin: &Pin, len: usize, flags: i32, fault: Option<Fault>) -> Result<u32, i32> {
         let mapping_type = self.mode.map_type(flags, pin.over_pcie);
         if self.mode.has_flags() {

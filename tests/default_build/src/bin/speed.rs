@@ -105,7 +105,7 @@ impl Random {
         (self.0 >> 16) as usize % limit
     }
 
-    /// Returns the number of a random cache line. It is not one of the last 8, so that an item can begin there.
+    /// Returns the number of a random cache line. It is not one of the last 8, so that the item is inside the memory.
     fn line(&mut self) -> usize {
         self.below(SIZE / LINE - 8)
     }
