@@ -1,6 +1,6 @@
 /*
- * Tests of the emulated device's files, its list of calls, and its options, which the contract (gdrdrv-c/contract) and
- * the library's tests do not test. Expected values that depend on the options are arguments.
+ * Tests of the emulated device: its files, its list of calls, and those options that neither the contract
+ * (gdrdrv-c/contract) nor the library's tests cover. Expected values that depend on the options are arguments.
  */
 #include "device.h"
 #include "emulator.h"
@@ -306,7 +306,7 @@ TEST(no_descriptor_is_left_beside_a_mapping)
     CUDA(allocate_and_fill());
 }
 
-/* VMM (virtual memory management) memory must be GPUDirect capable, and its GPU must be allowed to write it. */
+/* VMM (virtual memory management) memory can be pinned only if it is GPUDirect capable and its GPU may write it. */
 TEST(pins_of_vmm_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};

@@ -1,4 +1,4 @@
-/* Helpers for tests that use the emulated device by raw commands. */
+/* Helpers for tests that use the emulated device without libgdrapi. */
 #ifndef DEVICE_H
 #define DEVICE_H
 

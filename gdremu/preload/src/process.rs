@@ -159,7 +159,7 @@ impl EmulatedProcess {
         exported
     }
 
-    /// Runs a call that unmaps an address range or maps other memory there. Then forgets the mappings of pins there.
+    /// Runs a call that ends all mappings in an address range, such as munmap. Then forgets the mappings of pins there.
     pub(crate) fn take_away(
         &mut self,
         name: &'static str,
@@ -242,7 +242,7 @@ impl EmulatedProcess {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
     }
 
-    /// Records that gdremu does not run a GPU kernel. Returns true the first time that this process records its name.
+    /// Records that gdremu does not run a GPU kernel. Returns true the first time that this process records this name.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
         self.config.session.record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())

@@ -77,7 +77,7 @@ impl Type {
         }
     }
 
-    /// Returns the type with this PTX name, which is without its dot, such as `u32`.
+    /// Returns the type that PTX calls by this name, such as `u32` (in PTX text, `.u32`).
     pub(super) fn named(name: &str) -> Option<Type> {
         if name == "pred" {
             return Some(Type::PREDICATE);

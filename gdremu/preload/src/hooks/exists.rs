@@ -1,5 +1,5 @@
 //! Hooks of access and stat. For /dev/gdrdrv they return what the system returns for /dev/null, except for the device
-//! number and, if it may not be opened, the permissions.
+//! number and, if gdremu's options make open of /dev/gdrdrv fail with EACCES, the permissions.
 
 use std::ffi::{c_int, c_uint};
 

@@ -54,8 +54,8 @@ pub(super) fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE
     }
 }
 
-/// The hook of read(2), or of pread(2) with an offset. Devices cannot be read. Before a read of `nv_get_pages_refcount`
-/// from its start, the current number of pinned page tables is written to the file.
+/// The hook of read(2), and of pread(2), which passes an offset. Devices cannot be read. Before a program reads
+/// `nv_get_pages_refcount` from its start, the current number of pinned page tables is written to the file.
 pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssize_t) -> ssize_t {
     if !device_fds::may_be(fd) {
         return next();
