@@ -31,8 +31,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Returns the mutants to test. The variable `MUTANTS` has their names with commas between them, or only a number. Then
-/// this many are tested, others each day. Without the variable, all are tested.
+/// Returns the mutants to test. The variable `MUTANTS` has their names with commas between them, or a number. With a
+/// number, this many are tested, and every day different ones. Without the variable, all are tested.
 fn chosen() -> Vec<Mutant> {
     let mut all = mutants();
     let Ok(wanted) = env::var("MUTANTS") else {

@@ -42,7 +42,7 @@ impl Driver {
 struct Buffer {
     address: u64,
     is_free: bool,
-    /// The contents of the memory, which pins keep after the buffer is freed.
+    /// The contents of the buffer. Its pins share them, because they keep the memory after the buffer is freed.
     bytes: Rc<RefCell<Vec<u8>>>,
 }
 
