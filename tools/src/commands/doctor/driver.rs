@@ -17,7 +17,7 @@ use crate::cuda::survey::{Cuda, Failure, Gpu};
 use crate::system::bytes::Bytes;
 use crate::system::{files, pci};
 
-/// The first CUDA version whose dma-bufs can be mapped, 13.3.
+/// The first version of CUDA whose dma-bufs can be mapped: 13.3, as the number that CUDA reports.
 const DMABUF_SINCE: i32 = 13030;
 
 /// A BAR1 with fewer bytes than this was not enlarged by Resizable BAR, without which it has at most 256 MiB.
@@ -126,7 +126,7 @@ pub(super) fn findings(
     findings
 }
 
-/// If this container got the GPU's device nodes, but not CUDA, returns the parts of the driver that it got.
+/// If the GPU's device nodes were passed in without CUDA, returns the list of the driver's parts that were passed in.
 fn without_compute() -> Option<String> {
     let list = env::var(CAPABILITIES).ok()?;
     let has_compute = list.split(',').any(|part| ["compute", "all"].contains(&part.trim()));
@@ -194,7 +194,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// Returns the list of GPUs that were passed into the container, or `None` if it got all GPUs or is no container.
+/// Returns the list of GPUs that were passed into the container. Returns `None` if they are all, or outside containers.
 fn passed_in(container: Option<&Container>) -> Option<String> {
     container?;
     let list = env::var(PASSED_IN).ok()?;
@@ -277,13 +277,13 @@ fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
     if backends.need_dmabuf() && backends.dmabuf && gpu_maps_dmabufs(gpu) {
         return Finding::warning(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Gdrdrv);
     }
-    // `GpuKind` means that this computer has no other GPU to use. No other step helps then.
+    // `GpuKind` is advised if no GPU of this computer will do, so the steps for other problems do not help.
     let cause = if other.remedy == Remedy::GpuKind { Cause::Nothing } else { Cause::Itself };
     Finding::problem(SUBJECT, value, other.clone()).caused_by(cause)
 }
 
 /// Returns the advice to use a GPU that supports GPUDirect RDMA: one of `visible`, one that CUDA_VISIBLE_DEVICES hides,
-/// one on the PCI bus that CUDA does not have, or one of another computer.
+/// one on the PCI bus that CUDA does not report, or one of another computer.
 fn other_gpu(visible: &[Gpu], container: Option<&Container>) -> Advice {
     // The advice is a value for CUDA_VISIBLE_DEVICES, with the numbers that GPUs have without the variable.
     let unhidden = if env::var_os(VISIBLE).is_some() { probe::all_gpus() } else { Vec::new() };

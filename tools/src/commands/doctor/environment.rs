@@ -1,4 +1,4 @@
-//! Examines the container and the limit of open files of this process. Programs that are started here have the same.
+//! Examines this process's container and its limit of open files. Programs started from the same shell have the same.
 //! [`Backends`] states which backends, gdrdrv and dma-bufs, work here.
 #![forbid(unsafe_code)]
 
@@ -81,7 +81,7 @@ pub(super) struct Container {
     /// A word in the names of the cgroups of process 1 in such a container. It can also be the value of the
     /// environment variable `container`.
     mark: &'static str,
-    /// An environment variable and a file that show that this is such a container. They are empty if there is none.
+    /// An environment variable and a file that only such a container has. Each is an empty text if there is none.
     own: [&'static str; 2],
     pub(super) node: Remedy,
     pub(super) gpu: Remedy,

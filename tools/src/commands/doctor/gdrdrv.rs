@@ -130,7 +130,7 @@ impl Module {
             };
             return (state.into(), advice);
         }
-        // If the running kernel has no list of its modules on disk, its package was removed, as by an update.
+        // If the running kernel's list of modules is not on disk, an update has removed that kernel's package.
         if !modules.join("modules.dep").exists()
             && let Some(other) = gdrdrv::built_for_other_kernel()
         {
@@ -206,7 +206,7 @@ fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }
 
-/// Returns the remedy for a build that failed: an update, if an old module does not compile, as for a new kernel.
+/// Returns the remedy for a failed build, which is an update of a module that is old and does not compile.
 fn failed_build(failed: &FailedBuild) -> Advice {
     let is_of_source = failed.error.contains(".c:") || failed.error.contains(".h:");
     match failed.version {
@@ -228,7 +228,7 @@ fn forbidden() -> Option<Advice> {
     Some(advice.with("line", line).with("effect", effect))
 }
 
-/// Returns whether this user namespace, such as that of a rootless container, has no number for the owner of a file.
+/// Returns whether this user namespace, such as that of a rootless container, does not map the owner of a file.
 /// Linux then shows the overflow number as the owner, and not even the namespace's root may change the file's mode.
 fn is_unmapped(owner: u32) -> bool {
     let map = files::text("/proc/self/uid_map").unwrap_or_default();

@@ -53,7 +53,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 /// Loads a library in a child process. Returns its file and version, or why it cannot be loaded.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
-    // The child reports the library once it is loaded. If the child fails after that, when it ends, the library still
+    // The child reports the library once it is loaded. If the child crashes after that, as it ends, the library still
     // counts as loaded here.
     match answer.library {
         Some(library) => Ok(library),
@@ -167,7 +167,7 @@ fn newest_beside(link: &Path) -> Option<PathBuf> {
     Some(newest.1?.file_name()?.into())
 }
 
-/// Returns the remedy for a library whose process dies or hangs.
+/// Returns the remedy for a library that makes its process die or hang.
 pub(super) fn faulty(kind: &Kind) -> Remedy {
     match kind {
         Kind::Died(signal) if *signal == Signal::SIGKILL as i32 => Remedy::DoctorStart,
@@ -206,7 +206,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         Kind::NotStarted => Remedy::DoctorStart,
         _ if errno == Some(Errno::EACCES) => Remedy::LibraryReadable,
         _ if errno.is_some() => Remedy::LibraryUnread,
-        // A missing C library means that the file is for another distribution, and not that a file is to be added.
+        // If the C library itself is missing, the file is for another distribution. Adding a C library would not help.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
         // SIGBUS means that the file is truncated, so that pages of it cannot be read.
@@ -288,7 +288,7 @@ fn find_in(file: &Path) -> Advice {
     Remedy::LibraryPath.with("directory", file.parent().unwrap_or(Path::new("/")).display())
 }
 
-/// Variables that build systems, container runtimes and other software, such as DPDK, read, but the library does not.
+/// Variables that the library does not read, but other software: build systems, container runtimes, DPDK.
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
@@ -398,7 +398,7 @@ pub(super) fn directory_of_dpdk(value: &str) -> Option<Finding> {
     Some(Finding::problem("environment", text, advice.with("name", DIRECTORY_OF_DPDK)))
 }
 
-/// Returns the finding about a variable whose name begins with GDRCOPY_, which the library need not know.
+/// Returns the finding about a variable whose name begins with GDRCOPY_. It may be one that the library does not know.
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
     if name == DIRECTORY_OF_DPDK

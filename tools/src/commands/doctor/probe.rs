@@ -86,7 +86,7 @@ impl Loaded {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// The stage that the child begins after it has written this, or an empty text before the first stage.
+    /// The stage that the child begins after it has written this answer. Empty if it has not begun any.
     stage: String,
     cuda: Option<Cuda>,
     versions: Option<Result<[u32; 2], Refusal>>,
@@ -121,7 +121,7 @@ pub(super) enum Kind {
 pub(super) struct Failure {
     pub(super) text: String,
     pub(super) kind: Kind,
-    /// True unless the failure was in the stage that only uses CUDA.
+    /// True unless the failure was in the stage [`CUDA`], which does not use the library.
     pub(super) in_library: bool,
 }
 

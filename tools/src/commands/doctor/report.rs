@@ -34,7 +34,7 @@ pub(super) enum Cause {
     Gdrdrv,
     /// Dma-bufs do not work. If gdrdrv worked, gdrcopy would not need them.
     DmaBuf,
-    /// The cause is most likely one of the other problems.
+    /// Another problem of the report is most likely the cause.
     Others,
 }
 
@@ -92,7 +92,7 @@ struct Section {
 struct Step {
     #[serde(flatten)]
     advice: Advice,
-    /// An advice that can be followed instead of this step's.
+    /// Advice that can be followed instead of this step's own.
     or: Option<Advice>,
 }
 
@@ -167,8 +167,8 @@ impl Report {
     }
 }
 
-/// Returns each remedy once. The remedies of problems come first. Problems that other problems most likely cause are
-/// left out, unless there are no other problems.
+/// Returns each remedy once. The remedies of problems come first. If every problem has [`Cause::Others`], all of their
+/// remedies are returned; else those problems are left out, because another problem is most likely their cause.
 fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     let mut steps = chosen(problems, &[Cause::Nothing]);
     if !steps.is_empty() {

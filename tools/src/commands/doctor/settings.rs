@@ -27,7 +27,7 @@ enum Rule {
     Modules,
     /// A directory, searched by UCX besides its own directory of plugins, that contains UCX's plugin for GDRCopy.
     Plugins,
-    /// A list that contains one of these names, or a list after ^ that excludes names, but not all of these.
+    /// A list with at least one of these names, or a list that begins with ^ and does not have all of these names.
     OneOf(&'static [&'static str]),
     /// This number. A text that is not a number counts as 0. NCCL uses GDRCopy only if its variable is 1 (seen with
     /// 2.28.9).
@@ -91,7 +91,7 @@ fn is_yes(value: &str) -> bool {
     !["0", "n", "no", "false", "off"].contains(&value.to_lowercase().as_str())
 }
 
-/// Returns whether a list leaves one of these names. A list that begins with ^ names what is excluded.
+/// Returns whether a list enables at least one of these names. A list that begins with ^ enables all names not in it.
 fn leaves_one(list: &str, names: &[&str]) -> bool {
     let list = list.to_lowercase();
     let excluded = list.strip_prefix('^');
@@ -100,7 +100,7 @@ fn leaves_one(list: &str, names: &[&str]) -> bool {
     names.iter().any(|name| listed.contains(name) != excluded.is_some())
 }
 
-/// The variables in the environment and in configuration files. `files` has the file of each variable from a file.
+/// The variables in the environment and in configuration files. `files` has the file of each that a file sets.
 pub(super) struct Settings {
     pub(super) environment: Environment,
     files: BTreeMap<String, PathBuf>,
@@ -135,8 +135,8 @@ impl Settings {
         }
     }
 
-    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy,
-    /// which UCX also searches in the directory that UCX_MODULE_DIR names.
+    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy.
+    /// UCX searches for this plugin there, and in the directory that UCX_MODULE_DIR names.
     pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
         let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);

@@ -22,7 +22,7 @@ use crate::output::{self, Usage, name};
 pub(crate) use options::Options;
 use options::{Exchange, Producer};
 
-/// The largest size of the data in bytes. The GPU kernel counts words of 4 bytes in 32 bits, which suffice for it.
+/// The largest size of the data in bytes. The GPU kernel counts the data's words of 4 bytes with 32-bit numbers.
 const MAX_DATA: usize = 4 << 30;
 
 /// The results of one library.

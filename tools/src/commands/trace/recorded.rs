@@ -1,5 +1,5 @@
 //! Reads the files that the preloaded tools/trace/trace.c leaves in a directory: for each process, one file with its
-//! counts, and lists of the objects that it had loaded.
+//! counts, and lists of the shared objects that the process had loaded.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// The number of parts of a process's counters. The first 32 threads have one part each, and the last part is for all
-/// other threads.
+/// The number of parts of a file of counts in which threads count: one for each of the first 32 threads, and one that
+/// all other threads share.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;
@@ -95,14 +95,14 @@ impl Recorded {
     }
 }
 
-/// Adds up, word by word, the records of all processes that are of this kind and have these numbers.
+/// Adds up, word by word, the records of this kind that have these numbers, over all processes.
 pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterator<Item = usize> + Clone) -> [u64; N] {
     let mut sums = [0u64; N];
     for process in all {
         for number in at.clone() {
             let record: [u64; N] = process.record(of, number);
             for word in 0..N {
-                sums[word] = sums[word].wrapping_add(record[word]); // Unused sums, of addresses, may overflow.
+                sums[word] = sums[word].wrapping_add(record[word]); // Sums of addresses overflow; none is used.
             }
         }
     }

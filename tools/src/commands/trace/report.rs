@@ -1,4 +1,4 @@
-//! The report of a run, for each process and all in sum, as JSON and as text.
+//! The report of a traced run, about each process and about all together, as JSON and as text.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;

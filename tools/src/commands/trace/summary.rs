@@ -38,7 +38,7 @@ pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64) -> Value {
         "pins_left_out": pins_left_out,
         "left": {
             "pins": left_pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes,
-            "incomplete": unknown_pins > 0, // It had more pins than trace.c can record.
+            "incomplete": unknown_pins > 0, // A process had more pins than trace.c can record.
         },
         "misuse": misuse,
         "misuse_left_out": misuse_left_out,

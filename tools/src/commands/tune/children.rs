@@ -1,4 +1,4 @@
-//! Child processes. They end by themselves, at a deadline or at Ctrl-C, together with all processes that they started.
+//! Child processes. At a deadline or Ctrl-C, a child is killed, together with all processes that it started.
 #![forbid(unsafe_code)]
 
 use std::io::Read;

@@ -249,7 +249,7 @@ fn visible_from(first: usize, count: usize) -> String {
 
 /// Returns whether a process listens on this port, at any address.
 fn listens(port: u16) -> bool {
-    // After its number, a line has the local address, the remote address, and the state, which is 0A for LISTEN.
+    // Each line has a number, the local address, the remote address, and the state, which is 0A for LISTEN.
     let port = format!(":{port:04X}");
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in fs::read_to_string(file).unwrap_or_default().lines() {
