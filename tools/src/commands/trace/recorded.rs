@@ -62,8 +62,8 @@ impl Recorded {
         self.record(PROCESS, 0)
     }
 
-    /// Returns the name of the place in the code at this address. It searches the list of loaded objects that was
-    /// made for the record `site` of [`SITES`], or all lists if `site` is `None`.
+    /// Returns the name of the place in the code at this address. It searches the objects that were loaded when trace.c
+    /// made the record `site` of [`SITES`], or all lists of loaded objects if `site` is `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,
