@@ -1,5 +1,5 @@
 # Runs a program, prints how often it called these functions of libgdrapi, and exits with its status. `ignore` makes gdb
-# count the breakpoints without stopping the program.
+# count the hits of a breakpoint without stopping the program.
 set breakpoint pending on
 set confirm off
 set debuginfod enabled off

@@ -1,6 +1,6 @@
-# Builds libfabric twice: linked with libgdrapi and CUDA, and loading them with dlopen. fabtests, which are libfabric's
-# tests, send GPU memory from one process to another over libfabric's provider shm. libfabric_register.c, which they are
-# linked with, registers this memory. The provider tcp does not take GPU memory.
+# Builds libfabric twice: once linked with libgdrapi and CUDA, and once so that it loads them with dlopen. fabtests are
+# libfabric's tests. They send GPU memory from one process to another over libfabric's provider shm, because the provider
+# tcp does not take GPU memory. They are linked with libfabric_register.c, which registers this memory.
 
 # Makes the configure scripts, which the source package lacks.
 prepare_libfabric() {

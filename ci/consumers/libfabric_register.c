@@ -1,7 +1,7 @@
 /*
  * This file is linked into fabtests with -Wl,--wrap=ofi_mr_regattr. libfabric's shm provider copies through a mapping
- * of GPU memory only if another provider, that of a network, has registered the memory with gdrcopy and passes the
- * handle to it (prov/efa/src/efa_mr.c). There is no such network here. So this file registers all GPU memory as that
+ * of GPU memory only if the provider of a network has registered the memory with gdrcopy and passes gdrcopy's handle to
+ * shm (as prov/efa/src/efa_mr.c does). There is no such network here. So this file registers all GPU memory as that
  * provider does.
  */
 #include <config.h>

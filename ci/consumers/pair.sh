@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # pair.sh PORT LOG COMMAND...: runs COMMAND as a server that listens on PORT, and again as its client, with the server's
-# address as last argument. The client runs under gdb, which counts its calls of libgdrapi. If TRACER names a gdrcopy,
+# address as last argument. The client runs under gdb, which counts its calls of libgdrapi. If TRACER is a path of gdrcopy,
 # the client runs under its `trace` instead. LOG gets the client's output, and then the counts or the report.
 port=$1 log=$2
 shift 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs `make demo` in a directory with blanks in its path, first with a target in cargo's configuration, and then with
-# one in the environment. Also checks that every target of `make help` refuses an ARCH that cannot be built for.
+# Runs `make demo` in a directory with blanks in its path, first with a target triple in cargo's configuration, and then
+# with one in the environment. Also checks that every target of `make help` refuses an ARCH that cannot be built for.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh

@@ -152,8 +152,8 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. With the
-# umask 077, other users can read only files whose mode `make` sets, and it must set that of all files.
+# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. The umask
+# 077 makes files unreadable for other users if `make` does not set their modes, which check_files finds.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
@@ -161,8 +161,8 @@ grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has
 ci/scripts/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
-# The .pc files must name the libraries that the static libraries need, which rustc prints, except -lgcc_s. as_set
-# prints such a list sorted and without -lgcc_s.
+# rustc prints which libraries the static libraries need. The .pc files must name these, except -lgcc_s. as_set prints a
+# list of libraries sorted and without -lgcc_s.
 as_set() {
     tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }

@@ -63,7 +63,7 @@ if [ "${1-}" = --sources ]; then
     exit
 fi
 
-# An empty ZIG selects gcc to link the wheel. zig would link it for an older glibc, which changes no version.
+# An empty ZIG selects gcc to link the wheel. zig would link it for an older glibc, but this script only checks versions.
 quietly make deb rpm wheel ZIG=
 rm -rf build/tree
 for deb in build/deb/*.deb; do
