@@ -92,7 +92,7 @@ functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $
 exported := $(call functions_in,src/exports.rs)
 exported_by_gdrx := $(call functions_in,crates/gdrx/src/exports.rs)
 
-# archive NAME,SYMBOLS,PATTERN: makes build/lib/libNAME.a with these symbols, which the pattern matches.
+# archive NAME,SYMBOLS,PATTERN: makes build/lib/libNAME.a, in which only the SYMBOLS are global. PATTERN matches just them.
 define archive
 	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(2)) "$(built)/lib$(1).a" -o build/lib/$(1).o
 	@$(OBJCOPY) --wildcard --keep-global-symbol='$(3)' --strip-debug build/lib/$(1).o

@@ -32,8 +32,8 @@ new_tree() {
     cp -a "$debian" "$tree"
 }
 
-# with_mounts COMMAND...: runs a command in a new mount namespace, so that nothing stays mounted. The files of the tree's kernel
-# hide those of this computer's kernel.
+# with_mounts COMMAND...: runs a command in a new mount namespace, so that nothing stays mounted. If the tree has a simulated
+# kernel (new_kernel), its files hide those of this computer's kernel in /proc and /sys.
 with_mounts() {
     unshare --mount --pid --fork sh -c '
         mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" || exit

@@ -67,7 +67,7 @@ def debian(package: str, version: str) -> Path:
 
 
 def linux(package: str) -> Path:
-    """Returns the directory with the kernel's loader of modules, from Debian's package with a kernel's sources."""
+    """Returns the directory with the sources of the kernel's module loader, from Debian's package of kernel sources."""
     directory = CACHE / package
     if not directory.exists():
         directory.mkdir()

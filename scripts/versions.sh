@@ -49,7 +49,7 @@ members() {
     sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'
 }
 
-# locks: prints the entries for this project's crates that belong in files Cargo.lock, as FILE|NAME|VERSION.
+# locks: prints the entries that Cargo.lock files must have for this project's crates, as FILE|NAME|VERSION.
 locks() {
     local crate version
     for crate in . $(members); do
