@@ -18,11 +18,11 @@
  *   gdr_pins         the xarray's lock. While it is held, pins in the xarray keep a reference
  *   (owner.c)        a lock that protects the counts of each process and user
  *
- * A call to the GPU driver can take as long as a GPU hangs. So no lock is held during such a call
- * if the lock could block another user, a pin of another process, a close of a file without pins, or
- * the departure of a device, which is when its driver is unbound. (`large` admits more calls than a
- * machine has GPUs.) gdr_pin_revoke() and the departure of a device take the gate and the locks below
- * it. Neither waits for an mmap_lock, which an access to another file can hold for ever.
+ * A call to the GPU driver hangs while its GPU hangs. So no lock is held during such a call if the
+ * lock could block another user, a pin of another process, a close of a file without pins, or the
+ * departure of a device, which is when its driver is unbound. (`large` blocks only large requests of
+ * the same user.) gdr_pin_revoke() and the departure of a device take the gate and the locks below
+ * it. Neither waits for an mmap_lock, which a page fault in another file may hold for ever.
  *
  * No lock is held while user memory is copied, because the copy may fault and take the mmap_lock.
  */
@@ -59,7 +59,7 @@
 struct nvidia_p2p_page_table;
 struct pci_dev;
 
-/* A process that has opened the device, or a user, and what it has pinned through all files. */
+/* A user, or a process that has opened the device, with the counts of all its pins. */
 struct gdr_owner {
 	struct hlist_node node;
 	pid_t pid;                    /* the number of the process, or 0 for a user */
@@ -68,9 +68,9 @@ struct gdr_owner {
 	u64 refs;                     /* references from files and pins, under owner.c's lock */
 	u64 pins;                     /* number of pins, under owner.c's lock */
 	u64 bytes;                    /* bytes of these pins, under owner.c's lock */
-	/* A process holds this for reading to get an ordinary pin, and for writing to return one. */
+	/* Held for reading while the process makes a non-persistent pin, and for writing while it unpins one. */
 	struct rw_semaphore tables;
-	struct semaphore large;       /* how many more large requests of a user may be with the GPU driver */
+	struct semaphore large;       /* counts how many more large pins the GPU driver may be making for the user */
 };
 
 /* An open /dev/gdrdrv. */
@@ -90,12 +90,12 @@ static inline void gdr_file_put(struct gdr_file *file)
 		kfree(file);
 }
 
-/* The fate of an ordinary pin says which function returns its pages to the GPU driver. */
+/* The fate of a pin that is not persistent: which function returns its pages to the GPU driver. */
 enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
-	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
-	GDR_RETURNED,                 /* gdr_pages_put(), which the GPU driver may have ignored */
-	GDR_ORPHANED,                 /* gdr_pin_revoke(), later; no file has the pin any more */
+	GDR_REVOKED,                  /* gdr_pin_revoke() has started to return them */
+	GDR_RETURNED,                 /* gdr_pages_put() has returned them, but the GPU driver may have ignored that */
+	GDR_ORPHANED,                 /* gdr_pin_revoke() will return them; no file has the pin any more */
 };
 
 /*
@@ -103,13 +103,13 @@ enum gdr_fate {
  * has one.
  */
 struct gdr_pin {
-	/* Set before others can find the pin: */
+	/* Set before other threads can find the pin: */
 	struct kref refs;
 	u64 id;                       /* the key in gdr_pins. No other pin ever has it */
 	struct gdr_file *file;
 	struct gdr_owner *owner;      /* the process, valid while the pin is in gdr_pins */
 	struct gdr_owner *user;       /* the user, valid while the pin is in gdr_pins */
-	pid_t pid;                    /* the number of the owner in the initial namespace */
+	pid_t pid;                    /* the number of the process in the initial PID namespace */
 	kuid_t uid;                   /* the user of the caller */
 	char command[TASK_COMM_LEN];
 	unsigned long since;          /* when the pin was created, in jiffies */
@@ -118,12 +118,12 @@ struct gdr_pin {
 	u64 offset;                   /* bytes from va to the requested address */
 	bool persistent;              /* the pin outlives a free of its memory, so it is never revoked */
 	bool force_pcie;
-	int departures;               /* pages.c's gdr_departures when this pin was begun */
+	int departures;               /* gdr_departures (pages.c) just before the GPU driver was asked for the pin */
 
 	/* Set before file->pins has the pin: */
 	u64 handle;
 	bool cacheable;               /* the CPU may map it cached */
-	u64 pin_ns;                   /* how long the GPU driver took */
+	u64 pin_ns;                   /* how many nanoseconds the GPU driver took to pin */
 
 	/* Under file->lock: */
 	u32 requested_type;
@@ -137,7 +137,7 @@ struct gdr_pin {
 	u32 mapping_type;             /* the type of all vmas */
 	bool wc_reserved;             /* the physical range is reserved as write-combining */
 
-	/* Without a lock: */
+	/* Accessed without a lock: */
 	atomic_t vmas;                /* number of vmas; changes from 0 only with file->lock and gate held */
 	enum gdr_fate fate;           /* changed by cmpxchg() */
 	struct completion revocation; /* done when gdr_pin_revoke() ends, unless the pin is orphaned */
@@ -182,7 +182,7 @@ extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
 void gdr_pin_put(struct gdr_pin *pin);
 
-/* Returns the pin with exactly this handle, or NULL. The pin is valid while file->lock is held. */
+/* Returns the pin with this handle, or NULL. The pin is valid while file->lock is held. */
 static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
 {
 	lockdep_assert_held(&file->lock);
@@ -207,8 +207,9 @@ int gdr_pages_tables(void);
 
 void gdr_map_init(void);
 /*
- * Linux has ARCH_SUPPORTS_PMD_PFNMAP since 6.12. In older kernels, get_user_pages_fast() mistakes
- * huge pages of a device for huge pages of RAM. The function that maps huge pages is GPL-only.
+ * Huge pages need Linux 6.12, which has ARCH_SUPPORTS_PMD_PFNMAP. In older kernels,
+ * get_user_pages_fast() mistakes huge pages of a device for those of RAM. Huge pages also need the
+ * open GPU driver, because the function that maps them is GPL-only.
  */
 #if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && \
 	defined(CONFIG_TRANSPARENT_HUGEPAGE)

@@ -121,7 +121,7 @@ struct gdrdrv_pin_buffer_v2 {
  * REQ_MAPPING_TYPE: sets the type for the next mmap() of a pin.
  *
  * EBUSY: the pin is mapped. EINVAL: the type does not exist. EOPNOTSUPP: this platform or this pin
- * does not have it.
+ * does not support it.
  */
 struct gdrdrv_req_mapping_type {
 	__u64 handle;

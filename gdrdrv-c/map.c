@@ -4,10 +4,10 @@
  *
  * unmap_mapping_range() finds all vmas of a pin, wherever munmap and mremap have left them. They
  * are in the file's address_space at the pin's handle. The kernel puts a vma there only after mmap
- * has ended, so pages that mmap had filled could be missed. gdr_map_end() cannot wait for a running
- * mmap: a revocation calls it with locks of the GPU driver held, and the departure of a device must
- * not wait either. So mmap fills no page tables. Page faults do, as they happen only when the vma
- * is in place.
+ * has ended, so unmap_mapping_range() could miss page tables that mmap has filled. gdr_map_end()
+ * cannot wait for a running mmap: a revocation calls it with locks of the GPU driver held, and the
+ * departure of a device must not wait either. So mmap fills no page tables. Page faults do, as they
+ * happen only when the vma is in place.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -75,8 +75,8 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 }
 
 /*
- * Whether memory behind PCIe must be mapped as device memory, because this is a BlueField-3, which
- * does not support it as normal memory.
+ * Whether memory behind PCIe must be mapped with arm64's memory type "device", because this computer
+ * is a BlueField-3, which does not support the type "normal" for such memory.
  */
 static bool gdr_must_be_device;
 
@@ -181,7 +181,7 @@ static vm_fault_t gdr_fault(struct vm_fault *vmf)
 }
 
 #ifdef GDR_HAVE_HUGE_PAGES
-/* Maps a huge page at the address, if the memory allows that. With 4 KiB pages, it has 2 MiB. */
+/* Maps a huge page (2 MiB, if pages have 4 KiB) at the address, if the memory is aligned and contiguous. */
 static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -203,7 +203,7 @@ static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 	return result;
 }
 
-/* Chooses an address that is aligned like the pin's physical address, so that pages can be huge. */
+/* Chooses an address at the same offset in a huge page as the pin's physical address, so that pages can be huge. */
 unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
 			      unsigned long flags)
 {

@@ -87,7 +87,7 @@ static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64
 	return true;
 }
 
-/* Drops a reference, and subtracts these pins and bytes from the counts. */
+/* Drops a reference to the owner, and subtracts from its counts of pins and bytes. */
 static void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes)
 {
 	bool unused;

@@ -24,7 +24,7 @@
 #define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
 #endif
 
-/* Larger requests are limited in number. For each, the GPU driver allocates over 256 KiB before it checks the range. */
+/* A user may make few larger pins at a time. For each, the GPU driver allocates over 256 KiB before any check. */
 #ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller limit */
 #define GDR_LARGE_REQUEST (1ULL << 30)
 #endif
@@ -33,7 +33,7 @@
 static atomic_t gdr_tables = ATOMIC_INIT(0);
 
 /*
- * 1 once there has been an ordinary pin. The module then stays loaded until the next boot, because
+ * 1 once there has been a non-persistent pin. The module then stays loaded until the next boot, because
  * the GPU driver may ignore the unpin of such a pin, answer 0, and call back later.
  */
 static atomic_t gdr_is_kept = ATOMIC_INIT(0);
@@ -42,7 +42,7 @@ static atomic_t gdr_is_kept = ATOMIC_INIT(0);
 static atomic_t gdr_departures = ATOMIC_INIT(0);
 
 /*
- * The size of the largest BAR, or 0 before the first pin. Several threads may look the size up at
+ * The result of gdr_largest_bar(), or 0 before the first pin. Several threads may look the size up at
  * the same time, because all of them find the same size.
  */
 static u64 gdr_largest;
@@ -69,11 +69,11 @@ bool gdr_pages_can_force_pcie(void)
 /*
  * Gets the pages of a pin from the GPU driver.
  *
- * The GPU driver finds an ordinary pin only by the address of its page table, among the pins of the
- * calling process. It frees the table when it has revoked the pin. Between the check of a pin's
- * fate and the return of its table, no new table may get that address. So owner->tables is held for
- * reading while the process gets a table, and for writing while it returns one. gdr_pin_revoke()
- * does not hold it.
+ * The GPU driver finds a non-persistent pin only by the address of its page table, among the pins of
+ * the calling process. It frees the table when it has revoked the pin. If a new table got that
+ * address just before gdr_pages_put() returns the old one, the new pin would end. So owner->tables is
+ * held for reading while the process gets a table, and for writing while it checks the fate of a pin
+ * and returns its table. gdr_pin_revoke() does not take that lock.
  */
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
@@ -84,9 +84,9 @@ static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 						       pin->force_pcie ? NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING : 0);
 #endif
 	/*
-	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU
-	 * driver would not look at who is calling. With 0 for both tokens, it finds the memory of
-	 * the calling process.
+	 * Older GPU drivers make the pin persistent if there is no callback. With 0 for both tokens,
+	 * the GPU driver pins only memory of the calling process. With other tokens, it would not
+	 * check which process is calling.
 	 */
 	down_read(&pin->owner->tables);
 	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,
@@ -108,7 +108,7 @@ static int gdr_put(struct gdr_pin *pin)
 
 /*
  * Returns the size of the largest memory BAR of a GPU. Returns 1 TiB if there is none, or if the
- * CPU is not an x86, because such a CPU may reach GPU memory by other means.
+ * CPU is not an x86. Other CPUs may reach GPU memory by other means than a BAR.
  */
 static u64 gdr_largest_bar(void)
 {
@@ -138,8 +138,8 @@ bool gdr_pages_can_exist(u64 size)
 int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
 	/*
-	 * The GPU driver allocates memory for each GPU page, so a user has few large requests at a
-	 * time.
+	 * The GPU driver allocates memory for each GPU page, so a user may have few large requests
+	 * at a time.
 	 */
 	const bool is_large = pin->size > GDR_LARGE_REQUEST;
 	struct timespec64 start, end;
@@ -149,7 +149,7 @@ int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		return -EINTR;
 	pin->departures = atomic_read_acquire(&gdr_departures);
 	ktime_get_raw_ts64(&start);
-	/* The table is counted first, because gdr_pages_free() may run before the call returns. */
+	/* The table is counted first, because gdr_pages_free() may run before gdr_get() returns. */
 	atomic_inc(&gdr_tables);
 	err = gdr_get(pin, revoke);
 	if (err)
@@ -196,8 +196,8 @@ bool gdr_pages_depart(struct pci_dev *device)
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
 	/*
-	 * The caller must look for pins only now. A pin whose gdr_pages_check() has run by then is
-	 * found. Later checks see the new count.
+	 * Only after this may the caller look for pins of the device. It finds those whose
+	 * gdr_pages_check() has run. For other pins begun before this, gdr_pages_check() fails.
 	 */
 	atomic_inc(&gdr_departures);
 	return true;
@@ -263,7 +263,7 @@ bool gdr_pages_put(struct gdr_pin *pin)
 			atomic_dec(&gdr_tables);
 		return err != -ENOMEM; /* other errors mean that the GPU driver has no such pin */
 	}
-	/* For another process, the GPU driver would find no pin, do nothing, and return 0. */
+	/* If another process called, the GPU driver would find no pin, do nothing, and return 0. */
 	if (gdr_owner_is_caller(pin->owner)) {
 		down_write(&pin->owner->tables);
 		is_put = READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);

@@ -43,7 +43,7 @@ static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 	struct gdr_pin *pin;
 
 	if (!*position) {
-		/* Pins made after this are not listed, because they could be made faster than they are read. */
+		/* Later pins are not listed. If they were made faster than they are read, the list would not end. */
 		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id);
 		return SEQ_START_TOKEN;
 	}
