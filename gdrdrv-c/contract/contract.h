@@ -1,4 +1,4 @@
-/* Declarations for the tests of how /dev/gdrdrv must behave, which README.md describes. Each test is a case. */
+/* Declarations for the tests of how /dev/gdrdrv must behave. README.md describes them. Each test is called a case. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
@@ -57,7 +57,7 @@ struct memory {
 #define UNIT (2UL << 20)
 struct memory memory_alloc(uint64_t size);
 void memory_free(struct memory memory);
-/* Fills the memory with a value, as the GPU does. */
+/* Fills the memory with a value by the GPU, not through a mapping of a pin. */
 void memory_fill(struct memory memory, unsigned char value);
 /* Returns a byte of the memory as the GPU sees it. */
 unsigned char memory_byte(struct memory memory, uint64_t offset);
@@ -66,7 +66,7 @@ unsigned char memory_byte(struct memory memory, uint64_t offset);
  * place them. The memory is freed when the process ends.
  */
 uint64_t memory_two_allocations(void);
-/* Puts the tokens, by which the GPU driver finds the memory's process, into the argument. Returns false without any. */
+/* Puts the tokens, which name the process that has the memory, into the argument. Returns false if there are none. */
 bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument);
 
 /* An address at which no process has GPU memory. */

@@ -26,7 +26,7 @@ static const struct difference {
     {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* GET_INFO reports the oldest pin */
     {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
     {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
-    {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* not gdremu, as it emulates no mprotect */
+    {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* gdremu does not emulate mprotect */
 
     /* Here gdrdrv-c is stricter than the other implementations. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},

@@ -1,4 +1,4 @@
-/* Tests what a free of pinned memory does to persistent pins, which stay, and to ordinary ones, which end. */
+/* Tests that a free of pinned memory ends the pins, unless they are persistent. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)

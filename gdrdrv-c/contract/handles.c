@@ -1,4 +1,4 @@
-/* Tests that handles that no pin has are refused, and that other pins do not change. */
+/* Tests that commands and mmap refuse a handle if no pin has it, and that they then change no pin. */
 #include "contract.h"
 
 #define SIZE (2 * GPU_PAGE)
@@ -22,7 +22,7 @@ static void check_refused(uint64_t handle)
     CHECK_EQUAL(flag, 77);
     if (since(5))
         CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_NONE), EINVAL);
-    if (handle < 1ULL << 51) /* the offset in bytes of a larger handle does not fit mmap */
+    if (handle < 1ULL << 51) /* for larger handles, the offset in bytes is too large for mmap */
         CHECK_ERROR(map(fd, handle, PAGE, &unused), EINVAL);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }

@@ -67,7 +67,7 @@ TEST(mappings_have_the_requested_protection)
     CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
 }
 
-/* Linux itself enforces that mappings of a file need no more access than the file was opened with. */
+/* Linux itself refuses mappings that need more access than the file was opened with. */
 TEST(protection_is_within_the_access_of_the_open)
 {
     begin(SIZE);
@@ -216,7 +216,7 @@ TEST(unpin_removes_pages_of_a_single_gpu_page)
     CHECK_PAGES_GONE(va, 3 * PAGE);
 }
 
-/* Checks what UNPIN has left of a mapping of which munmap or mremap had removed another part before. */
+/* Checks this part of a mapping after UNPIN. Before UNPIN, munmap or mremap has removed other parts. */
 static void check_left(const unsigned char *va, size_t size)
 {
     if (expected("a pin is mapped while a part of its mapping is", 1))

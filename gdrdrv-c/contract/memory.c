@@ -13,7 +13,7 @@
 
 #include <dlfcn.h>
 
-/* CUDA is loaded on first use, because it does not work in a forked child of a process that has used it. */
+/* Each case loads CUDA in its own process, because CUDA does not work in forked children of a process that used it. */
 static struct {
     bool loaded;
     CUresult (*alloc)(CUdeviceptr *, size_t);

@@ -82,7 +82,7 @@ TEST(close_while_a_child_has_a_copy)
     CHECK_PINNED(1);
 }
 
-/* Persistent pins end even if a forked child closes the last descriptor. Ordinary pins do not, because the GPU driver
+/* Persistent pins end even if a forked child closes the last descriptor. Other pins do not, because the GPU driver
    lets no child unpin memory of the parent. */
 TEST(last_close_by_a_child_ends_persistent_pins)
 {
@@ -201,7 +201,7 @@ void after_exec(const char *then, int fd)
     } else if (strcmp(then, "owner") == 0) {
         CHECK_PINNED(1);
         CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, &version), expected("GET_VERSION by the owner after exec", 0));
-        /* By the exec, the process has lost its mappings, but not its pins. */
+        /* The process has lost its mappings by exec, but not its pins. */
         if (expected("GET_VERSION by the owner after exec", 0) == 0) {
             CHECK_NOT_MAPPED(fd, 0);
             CHECK_OK(unpin(fd, 0));
