@@ -15,14 +15,14 @@
 static int fd;
 static struct gpu_memory memory;
 
-/* Returns whether pins can be forced through BAR1, as persistent pins can with newer GPU drivers. */
+/* Returns whether pins can be forced through BAR1: only persistent ones can, since branch 570 of the GPU driver. */
 static uint32_t can_force_pcie(void)
 {
     return persistent(fd) && atoi(parameter("emugpu", "branch")) >= 570;
 }
 
 /*
- * A successful ordinary pin keeps the module loaded. If there was one before, this test shows nothing, so run.sh begins
+ * Once a non-persistent pin has succeeded, the module stays loaded, and this test would show nothing. So run.sh begins
  * with this program.
  */
 static void failed_pins_do_not_keep_the_module(void)
@@ -145,7 +145,7 @@ static void force_pcie_is_passed_on(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* GET_VERSION has no input. If it read a new page before it writes it, there would be two page faults, not one. */
+/* GET_VERSION has no input. If it read its argument before writing it, a new page would take two page faults. */
 static void get_version_only_writes_its_argument(void)
 {
     unsigned char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,6 +1,6 @@
 /*
- * Tests of an unpin that fails in the GPU driver with ENOMEM. The module repeats the unpin of a persistent pin. The GPU
- * driver keeps an ordinary pin until its memory is freed.
+ * Tests of an unpin that fails in the GPU driver with ENOMEM. If the pin is persistent, the module unpins again. If
+ * not, the GPU driver keeps the pin until its memory is freed.
  */
 
 #include "device.h"

@@ -1,4 +1,4 @@
-/* Tests of processes that SIGKILL ends. Their pins end at once, even if other processes have a descriptor. */
+/* Tests of processes that SIGKILL ends. Their pins end at once, even if others have copies of the descriptor. */
 
 #include "device.h"
 

@@ -1,7 +1,7 @@
 /*
  * Tests of write-combining on x86, where the kernel gives a page the memory type that its physical range is reserved
  * with. Each contiguous run of a mapped pin must be reserved as write-combining, and no reservation may outlast its
- * pin. A pin is also mapped if another driver has reserved its range with other types (emugpu's parameter `mixed`).
+ * pin. A pin can also be mapped if another driver has reserved its range with other types (emugpu's parameter `mixed`).
  */
 
 #include "device.h"

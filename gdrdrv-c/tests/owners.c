@@ -27,8 +27,8 @@ static void end_before_a_child(void)
 }
 
 /*
- * With a shared descriptor table, the exit of a process closes nothing. The GPU driver ignores unpins of ordinary pins
- * by the child, and revokes these pins when the child closes the GPU.
+ * If the child shares the owner's descriptor table (CLONE_FILES), the owner's exit closes nothing. If the child then
+ * unpins pins that are not persistent, the GPU driver ignores that. It revokes them when the child closes the GPU.
  */
 static void owner_ends_before_its_descriptors(int flags, long at_end, long at_close)
 {

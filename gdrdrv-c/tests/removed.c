@@ -1,5 +1,5 @@
 /*
- * Tests of a GPU that its driver leaves, as happens when an external GPU is unplugged, or when root gives the GPU to
+ * Tests of a GPU whose driver is unbound, as happens when an external GPU is unplugged, or when root gives the GPU to
  * another driver. Mappings end, because another driver or device may get the addresses. Pins stay until they are
  * unpinned, and cannot be mapped any more.
  *

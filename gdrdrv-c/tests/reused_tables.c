@@ -1,7 +1,7 @@
 /*
- * One thread unpins a pin or closes its file, while another frees the pin's memory and pins again. emugpu finds the pin
- * to end by the address of the page table. By then the page table of the new pin can have that address. The new pin
- * must stay.
+ * One thread unpins a pin or closes its file, while another frees the pin's memory and pins again. To unpin,
+ * emugpu looks for the pin by the address of its page table. By then, the page table of the new pin can have that
+ * address. The new pin must stay.
  *
  * usage: reused_tables [rounds [microseconds]]
  *

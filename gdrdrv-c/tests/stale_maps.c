@@ -40,8 +40,8 @@ static void *ender(void *seed)
 }
 
 /*
- * Maps until the pin has ended. If it does not end with the other thread, maps a few times more: the kernel closes the
- * thread's descriptors after the thread has set `ended`, and the pin must not end then either.
+ * Maps until the pin has ended. If the pin outlives the other thread, maps a few times more: the kernel closes the
+ * thread's descriptors after the thread has set `ended`, and that must not end the pin either.
  */
 static unsigned char *map_while_pin_ends(long *maps)
 {
