@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * The GPU memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped in this module, unless a
- * test sets `mixed`. A mapping would reserve a memory type for the page, and hide which type a client
+ * test sets `mixed`. A mapping would reserve a memory type for the page, and hide which type gdrdrv
  * reserves. When the device leaves, the reference counts of its pages stay, because pages are still
  * allocated and pinned.
  */

@@ -94,9 +94,9 @@ struct emugpu_space *space_new(struct address_space *views);
 void space_free(struct emugpu_space *space);
 /* Returns the space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);
-/* Returns the space that the tokens name, or NULL. The caller need not own the space. */
+/* Returns the space that the tokens name, or NULL. The calling process need not own the space. */
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
-/* Removes all memory from the page tables of the CPU, so the next access faults. */
+/* Unmaps all GPU memory from the CPU, so that the next access faults. */
 void spaces_zap_views(void);
 
 int space_create(struct emugpu_space *space, struct emugpu_create *create);
@@ -118,7 +118,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
-	struct emugpu_space *space; /* valid only for an ordinary pin; a persistent pin may outlive it */
+	struct emugpu_space *space; /* not valid for a persistent pin, which may outlive it */
 	u64 va;
 	u64 size;
 	void (*free_callback)(void *data); /* NULL for a persistent pin */
@@ -136,11 +136,11 @@ void pin_free(struct pin *pin);
 void pin_add(struct pin *pin);
 /*
  * Removes the pin with this table from the list, with emugpu_lock held, and returns it. Returns
- * NULL if there is none. Ordinary pins are found only in their address space, persistent ones
- * anywhere.
+ * NULL if there is none. Persistent pins are found in any address space, other pins only in
+ * their own.
  */
 struct pin *pin_take(struct nvidia_p2p_page_table *table, struct emugpu_space *space);
-/* Ends the ordinary pins that have a page in the range, and runs their free callbacks. */
+/* Ends the pins with pages in the range, except persistent ones, and runs their free callbacks. */
 void pins_lose(struct emugpu_space *space, u64 va, u64 size);
 u64 pins_count(void);
 /*

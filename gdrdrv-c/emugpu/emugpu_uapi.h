@@ -63,7 +63,7 @@ struct emugpu_status {
 struct emugpu_inject {
 	__u32 nth;   /* number of the pin that fails: 1 is the next pin, 0 is none */
 	__s32 error; /* the errno of that pin, a positive number */
-	__u32 pin_delay;      /* microseconds after the choice of an ordinary pin's pages, and before any pin returns */
+	__u32 pin_delay;      /* microseconds before a pin returns; if not persistent, also after the choice of pages */
 	__u32 callback_delay; /* microseconds before each free callback, and in nvidia_p2p_free_page_table() */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
 	__u32 nth_put;   /* number of the unpin that does nothing: 1 is the next unpin, 0 is none */
@@ -75,13 +75,14 @@ struct emugpu_inject {
 /* Maps part of an object. EEXIST: some of the addresses are mapped. ENOENT: no object has the handle. */
 #define EMUGPU_MAP _IOW('e', 2, struct emugpu_map)
 /*
- * Ends the mappings that fill the range. Runs the free callbacks of ordinary pins that lose pages.
+ * Ends all mappings in the range. EINVAL: it does not consist of whole mappings. Pins that lose pages
+ * end, and their free callbacks run, unless they are persistent.
  */
 #define EMUGPU_UNMAP _IOW('e', 3, struct emugpu_range)
 /* Releases a handle. ENOENT: no object has it. */
 #define EMUGPU_RELEASE _IOW('e', 4, __u32)
 /*
- * Called when the program has freed memory whose addresses stay mapped. Ordinary pins end as with
+ * Called when the program has freed memory whose addresses stay mapped. Pins end as with
  * EMUGPU_UNMAP. Then new zeroed pages replace those that persistent pins still hold. ENOMEM: there
  * are not enough pages, and nothing changes.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Pins are page tables that clients (such as gdrdrv) hold. A free of pinned memory runs callbacks of ordinary pins. */
+/* Pins are page tables that clients (such as gdrdrv) hold. A free of pinned memory runs the pins' callbacks, if any. */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/mm.h>

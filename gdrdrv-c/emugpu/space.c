@@ -10,12 +10,12 @@
 /* GPU addresses have at most 57 bits. */
 #define LAST_ADDRESS (1ULL << 57)
 
-/* The objects of all spaces, by handle. So each offset for mmap of the device belongs to one object. */
+/* The objects of all spaces, by handle. Handles are unique over all spaces, so each mmap offset means one object. */
 static DEFINE_XARRAY_ALLOC1(objects);
 
 static LIST_HEAD(spaces);
 
-/* Part of an object in the address space. */
+/* A part of an object that is mapped into an address space. */
 struct mapping {
 	struct list_head node; /* in the space's list, by address */
 	u64 va;
