@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # check-stale.sh KERNEL OLD NEW GDREMU LIB: in a virtual machine that has loaded neither emugpu nor gdrdrv
 # (run.sh --no-modules), replaces the GPU driver, so that the kernel refuses gdrdrv. While the new driver is only loaded,
-# gdrdrv-load and doctor must ask for its installation. After that, the command that they print must let DKMS build a
-# gdrdrv that loads.
+# gdrdrv-load and `gdrcopy doctor` must ask for its installation. After that, the command that they print must let DKMS
+# build a gdrdrv that loads.
 #
 #   KERNEL     directory that kernel.sh printed
 #   OLD, NEW   directories that modules.sh printed, with different versions of emugpu

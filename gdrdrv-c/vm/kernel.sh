@@ -96,7 +96,7 @@ are_in_archive() {
     done
 }
 
-# Takes the newest linux-headers-SERIES… for which the archive has all packages, but no variant such as -rt. The newest
+# Takes the newest linux-headers-SERIES… (no variant such as -rt) for which the archive has all packages. The newest one
 # may lack its image, because a security update brings headers days before the signed image.
 headers=
 for candidate in $(apt-cache pkgnames "linux-headers-$number" |
@@ -113,7 +113,7 @@ done
 # shellcheck disable=SC2086 # These are several words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
-    # To save space, leaves out drivers, which are half of a package of modules, except those for virtio and net.
+    # To save space, leaves out all drivers but those for virtio and net. Drivers are half of a package of modules.
     dpkg-deb --fsys-tarfile "$package" | tar --extract --exclude='*/lib/modules/*/kernel/drivers/[!nv]*' \
         --exclude='*/lib/modules/*/kernel/drivers/net/ethernet' --exclude='*/lib/modules/*/kernel/sound'
     rm "$package"
