@@ -43,7 +43,7 @@ load_driver() {
     insmod "$1/emugpu/emugpu.ko"
 }
 
-rm -f /.dockerenv # by this file, doctor would recognize a container, and print other remedies
+rm -f /.dockerenv # with this file, doctor would take the guest for a container, and print other remedies
 mkdir -p "$modules/extra"
 touch "$modules"/modules.{order,builtin,builtin.modinfo}
 ln -sfn "$kernel/headers" "$modules/build"

@@ -9,7 +9,7 @@ configs=("$here/guest.config" "$here/$1.config")
 directory=$2
 options=()
 # KCSAN (Linux's detector of data races) must not watch accesses of the kernel itself. The kernel's data races are not this
-# project's, and watching them leaves less time for gdrdrv's accesses. Of the kernel's code, KCSAN must see only barriers.
+# project's, and watching them leaves less time for gdrdrv's accesses. In the kernel's code, KCSAN must see only barriers.
 [ "$1" != kcsan ] || options=(CFLAGS_KCSAN=-D__KCSAN_INSTRUMENT_BARRIERS__)
 
 "$root/ci/scripts/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev >&2
