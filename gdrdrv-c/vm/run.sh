@@ -68,7 +68,7 @@ done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 gpu_memory=1G
 case $series in
-debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # little GPU memory, because tests that allocate all of it are slow on these kernels
+debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # little, because tests that fill it are slow on these kernels
 esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
