@@ -6,8 +6,8 @@ build backend, for pip.
     packaging/python/build.py wheel LIBRARY PROGRAM EXTENSION_DIRECTORY OUTPUT_DIRECTORY
     packaging/python/build.py sdist TARBALL OUTPUT_DIRECTORY
 
-The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. A wheel needs an objdump (OBJDUMP) for the
-library's arch. One wheel serves all versions of CPython; maturin would make one for each interface.
+The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. A wheel needs an objdump for the
+library's arch, which OBJDUMP can name. One wheel serves all versions of CPython; maturin would make one for each ABI.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LIBRARY = "libgdrapi.so"  # The object for LD_PRELOAD needs this name. `make lib` puts that object beside the library.
+LIBRARY = "libgdrapi.so"  # libgdrapi-preload.so has this name in DT_NEEDED. `make lib` puts it beside the library.
 PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # `gdrcopy trace` looks for its objects in this directory, beside bin.
 # The names of arches by e_machine of the ELF header; all are little-endian.
@@ -68,7 +68,7 @@ def metadata() -> bytes:
 
 
 def platform_tag(objects: list[Path]) -> str:
-    """Returns the manylinux tag of the newest glibc version that a symbol of an object needs; 2.17 has the oldest tag."""
+    """Returns the manylinux tag of the newest glibc that symbols of the objects need. The oldest tag is 2.17."""
     symbols = subprocess.check_output([os.environ.get("OBJDUMP", "objdump"), "-T", *objects], text=True)
     minor = max(17, *(int(number) for number in re.findall(r"\(GLIBC_2\.(\d+)", symbols)))
     e_machine = int.from_bytes(objects[0].read_bytes()[18:20], "little")
@@ -126,7 +126,7 @@ def wheel(library: Path, program: Path, extensions: Path, output: Path) -> Path:
 
 
 def sdist(tarball: Path, output: Path) -> Path:
-    """Makes the source distribution: the release tarball with PKG-INFO, and with the names that pip expects."""
+    """Makes the source distribution: the release tarball with PKG-INFO, in a directory named as pip expects."""
     root = f"gdrcopy-{version()}"
     data = io.BytesIO()
     info = tarfile.TarInfo(f"{root}/PKG-INFO")
@@ -148,7 +148,7 @@ def build_wheel(directory: str, config_settings: object = None, metadata_directo
 
 
 def build_sdist(directory: str, config_settings: object = None) -> str:
-    """Makes the source distribution for build frontends, in a clone of the repository."""
+    """Makes the source distribution for build frontends. Needs a clone of the repository, and packs its HEAD."""
     with tempfile.TemporaryDirectory() as name:
         tarball = Path(name, "release.tar.gz")
         command = ["git", "-C", str(ROOT), "-c", "tar.umask=0022", "archive", "--prefix=release/", "-o", str(tarball), "HEAD"]

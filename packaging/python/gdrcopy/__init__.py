@@ -12,5 +12,5 @@ from ._preload import preload
 __all__ = ["Error", "Mapping", "Word", "preload"]
 __version__ = "2.6.0"
 
-# Tracebacks and signatures name these after gdrcopy, from where programs import them, and not after private modules.
+# This makes tracebacks and signatures say gdrcopy.Error, the name that programs import, and not gdrcopy._error.Error.
 Error.__module__ = Mapping.__module__ = preload.__module__ = __name__

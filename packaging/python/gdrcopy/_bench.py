@@ -41,7 +41,7 @@ def _calls(mapping: Mapping) -> Dict[str, Callable[[], object]]:
     try:
         words = memoryview(mapping).cast("Q")
     except BufferError:
-        pass  # memory that is mapped for aligned accesses only has no views
+        pass  # memory has no views if it is mapped for aligned accesses only
     else:
 
         def store() -> None:

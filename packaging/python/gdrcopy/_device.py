@@ -145,7 +145,7 @@ def _of_dlpack(obj: Any) -> DeviceMemory:
         capsule = obj.__dlpack__(max_version=(1, 0))
     except TypeError:  # packages from before DLPack 1.0 have no max_version
         capsule = obj.__dlpack__()
-    # The capsule's name is not changed. So the capsule keeps the tensor, and releases it when the capsule is deleted.
+    # A capsule that is not renamed to used_dltensor still owns the tensor, and releases it when the capsule is deleted.
     writable = True
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))

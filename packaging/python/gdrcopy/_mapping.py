@@ -124,7 +124,7 @@ class Mapping(Memory):
                 raise
 
     def __del__(self) -> None:
-        # The library would also unpin the memory later, but the owner may have freed the memory by then.
+        # The base class also unpins the memory, but only after the owner may have freed the memory.
         try:
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)

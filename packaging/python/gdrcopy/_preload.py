@@ -38,7 +38,7 @@ def _gdr_open(library: ctypes.CDLL) -> Optional[int]:
 
 
 def _is_another(name: str) -> bool:
-    """Returns whether another library is loaded that a dlopen of this name would find."""
+    """Returns whether dlopen of this name would find a loaded library other than this package's."""
     try:
         address = _gdr_open(ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW))
     except (OSError, AttributeError):

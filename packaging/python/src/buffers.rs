@@ -17,7 +17,7 @@ impl Host {
     pub(crate) fn get(object: &Bound<'_, PyAny>, access: c_int) -> PyResult<Host> {
         let flags = access | ffi::PyBUF_ND;
         let host = match Host::request(object, flags | ffi::PyBUF_FORMAT) {
-            // NumPy has no format for some types, such as datetime64 and bfloat16. Their bytes are taken without one.
+            // NumPy has no format for some types, such as datetime64 and bfloat16. Their bytes are requested without it.
             Err(error) if error.is_instance_of::<PyValueError>(object.py()) && has_plain_type(object) => {
                 return Host::request(object, flags);
             }
@@ -51,7 +51,8 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // SAFETY: the view was filled in, and is released only here. All calls hold the GIL when they return.
+        // SAFETY: the view was filled in, and is released only here. Callers drop it as they return, when they hold
+        // the GIL.
         unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
     }
 }

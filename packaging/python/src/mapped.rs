@@ -24,13 +24,13 @@ const LONG_COPY: usize = 4096;
 /// This process's connection to the driver. The lock is taken only under the GIL, which Python also holds when it
 /// forks. So a forked child finds the lock free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, whose addresses a forked child reserves. The child finds the lock free, as that of `GDR`.
+/// All mapped pages, whose addresses a forked child reserves. The child finds this lock free, too, like that of `GDR`.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// The pages of one mapping.
 struct Region {
-    /// The number of the `Memory` that has these pages. A later mapping may get the same addresses before this region is
-    /// removed from the list.
+    /// The number of the `Memory` that has these pages. Their address does not identify them: a later mapping
+    /// may get the same address before this region is removed from the list.
     id: u64,
     start: usize,
     size: usize,
@@ -119,8 +119,8 @@ impl Memory {
         Err(PyTypeError::new_err("pass an object that is not read-only to write to it").into())
     }
 
-    /// Returns the offset and the size of bytes, by default all from the offset on. It is an error if the mapping is closed,
-    /// or if not all of the bytes are inside.
+    /// Returns the offset and the size of a range, which by default has all bytes from the offset on. Fails if the
+    /// mapping is closed, or if the range is not inside the memory.
     pub(crate) fn range(&self, offset: i64, size: Option<i64>) -> Result<(usize, usize)> {
         self.check_open()?;
         let all = self.size as i64;
@@ -155,7 +155,7 @@ impl Memory {
         Ok(function(mapping))
     }
 
-    /// Calls `function`, which copies `size` bytes, by `with_mapping`. Releases the GIL while a long copy is made.
+    /// Passes `function`, which copies `size` bytes, to `with_mapping`. Releases the GIL while a long copy is made.
     fn copy(&self, py: Python<'_>, size: usize, function: impl FnOnce(&RawMapping) + Send) -> Result<()> {
         if size < LONG_COPY { self.with_mapping(function) } else { py.detach(|| self.with_mapping(function)) }
     }

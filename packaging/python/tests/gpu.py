@@ -26,7 +26,7 @@ except ImportError:
     ml_dtypes = None
 
 needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
-# Memory that is mapped for aligned accesses only has no views.
+# Memory has no views if it is mapped for aligned accesses only.
 HAS_VIEWS = '"platform":"device"' not in os.environ.get("GDREMU_CONFIG", "")
 needs_views = unittest.skipIf(not HAS_VIEWS, "memory that is mapped for aligned accesses has no views")
 

@@ -94,7 +94,7 @@ class OfEveryKindOfObject(OfOneAllocation):
                 gdrcopy.Mapping(obj)
 
     def test_read_only_objects_are_not_written(self) -> None:
-        # DLPack before 1.0 has no read-only flag.
+        # DLPack before 1.0 has no read-only flag, so that of __cuda_array_interface__ must count.
         both = gpu.DLPackArray(self.allocation, (10,))
         both.__cuda_array_interface__ = gpu.CudaArray(self.allocation, read_only=True).__cuda_array_interface__
         versioned = gpu.VersionedDLPackArray(self.allocation, (SIZE,), read_only=True)
@@ -168,7 +168,7 @@ class Copies(OfOneAllocation):
             self.assertRaises(error, use)
         data = bytearray(SIZE + 1)
         self.assertRaises(ValueError, self.mapping.write, data)
-        data.append(0)  # This fails if a buffer of the bytearray is left.
+        data.append(0)  # This fails while a buffer of the bytearray is held.
 
     def test_ranges_outside_are_refused_and_allocate_nothing(self) -> None:
         for offset, size, text in (
