@@ -229,7 +229,7 @@ pub(crate) fn meant() -> Option<PathBuf> {
     None
 }
 
-/// Returns a directory on the loader's path, or above one, that this user may not search.
+/// Returns a directory that this user may not search, and in or below which the loader looks for libgdrapi.
 pub(crate) fn closed() -> Option<PathBuf> {
     for file in searched(&NAMES).map(|(_, files)| files).concat() {
         if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
@@ -239,8 +239,9 @@ pub(crate) fn closed() -> Option<PathBuf> {
     None
 }
 
-/// Follows the links of a path that does not open. Returns the last link of the file itself, and the directory in which
-/// the next name is missing, or cannot be looked up. If the links form a circle, the link is the path itself.
+/// Follows the links of a path that cannot be opened. Returns the last link to the file, not counting links to
+/// directories, and the directory at which the way to its target ends. If the links form a loop, returns the path and
+/// its directory.
 pub(crate) fn end_of_links(file: &Path) -> (PathBuf, PathBuf) {
     const MOST_LINKS: usize = 40;
     let file = path::absolute(file).unwrap_or(file.into());
@@ -289,7 +290,7 @@ fn names_in(directories: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
     directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
 }
 
-/// Returns the file that the loader finds by the name of another library.
+/// Returns the file that the loader finds by the name of a library other than libgdrapi.
 pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
     let places = searched(&[name]).map(|(_, files)| files);
     places.concat().into_iter().find(|file| file.exists())

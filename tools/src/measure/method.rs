@@ -172,7 +172,7 @@ fn code(result: Result<(), CudaError>) -> c_int {
     }
 }
 
-/// Pushes out the stores of memcpy, which could otherwise stay in the CPU.
+/// Pushes out the stores of memcpy, which could otherwise stay in the CPU's write-combining buffers.
 #[inline(always)]
 fn store_fence() {
     #[cfg(target_arch = "x86_64")]

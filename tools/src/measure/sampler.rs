@@ -140,7 +140,7 @@ impl Sampler<'_> {
         Ok(records)
     }
 
-    /// Warms up caches, TLBs and branch predictors. Returns the number of turns to take.
+    /// Warms up caches, TLBs and branch predictors. Returns the number of turns, each with one sample of each method.
     fn warm_up(
         &mut self,
         methods: &[Method],

@@ -115,7 +115,8 @@ fn gdrdrv_load() -> Command {
     command
 }
 
-/// Returns the exit status of `gdrdrv-load --stale`, which is 0 or 3 if the module was built for another GPU driver.
+/// Returns the exit status of `gdrdrv-load --stale`: 0 if the module was built for another GPU driver than the
+/// installed one, 3 if for another one than the loaded one, which is not installed, and else 1.
 pub(crate) fn stale(kernel: &str) -> Option<i32> {
     gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
 }
@@ -129,7 +130,7 @@ pub(crate) fn forbidding() -> Option<[String; 3]> {
     Some([parts.next()?, parts.next()?, parts.next()?])
 }
 
-/// Returns whether the kernel only loads signed modules.
+/// Returns whether the kernel refuses modules that are not signed.
 pub(crate) fn signed_only() -> bool {
     // The file lists all states, with the active one in brackets.
     let locked = files::text("/sys/kernel/security/lockdown");
