@@ -1,6 +1,6 @@
 /*
  * A libgdrapi that needs neither GPU nor driver, and does what a libgdrapi of another maker may do. It calls its own functions
- * by their symbols, and gives a handle again as soon as its pin has ended. Of the functions that 2.4 added, it has only
+ * by their symbols, and reuses a handle as soon as its pin has ended. Of the functions that 2.4 added, it has only
  * gdr_pin_buffer_v2.
  */
 #include <errno.h>
@@ -34,7 +34,7 @@ int gdr_unmap(void *g, unsigned long handle, void *va, size_t size)
     if (pin->mapped)
         munmap(pin->va, pin->size);
     __atomic_clear(&pin->mapped, __ATOMIC_RELEASE);
-    usleep(1); /* Another thread can map the pin before this function returns. */
+    usleep(1); /* So another thread can map the pin before this function returns. */
     return 0;
 }
 
@@ -44,7 +44,7 @@ int gdr_unpin_buffer(void *g, unsigned long handle)
         abort(); /* This ends a program that unpins twice. */
     gdr_unmap(g, handle, NULL, 0);
     __atomic_clear(&pins[handle].pinned, __ATOMIC_RELEASE);
-    usleep(1); /* Another thread can get the handle before this function returns. */
+    usleep(1); /* So another thread can get the handle before this function returns. */
     return 0;
 }
 

@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     if (!strcmp(fake, "silent"))
         return 0;
     if (!strcmp(fake, "hang")) {
-        /* Only a signal to the whole process group reaches this child of its own. */
+        /* tune does not know this child, which only a signal to the whole process group reaches. */
         if (!fork())
             execl("/bin/sleep", getenv("FAKE_SLEEP"), "1000", (char *)NULL);
         wait(NULL);

@@ -15,7 +15,7 @@
 
 static gdr_t g;
 static unsigned long memory;
-static gdr_mh_t handle, spare = {12345}; /* `spare` is the handle of no pin */
+static gdr_mh_t handle, spare = {12345}; /* at first, no pin has the handle `spare` */
 static char *va;
 static char host[16384];
 

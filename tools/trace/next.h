@@ -10,14 +10,14 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info); /* Programs built 
 
 #include "../../c_tests/functions.h"
 
-/* The functions of the next library. In place of one that it lacks is one that fails with ENOSYS or, for open, NULL. */
+/* The functions of the next library. If it lacks one, a stub fails with ENOSYS; gdr_open's stub returns NULL. */
 #pragma GCC visibility push(hidden)
 extern struct next {
     FUNCTIONS(FUNCTION_POINTER)
 } next;
 
-/* Loads the next library. It needs the path, as dlopen of the name would return this object, which has the same SONAME.
- * Returns NULL if that fails. */
+/* Loads the next library, or returns NULL. For a name instead of a path, dlopen would return this object, which has
+ * the same SONAME. */
 void *next_load(const char *path);
 
 /* Calls gdr_get_info_v2 or, in a library before 2.4, its predecessor. */

@@ -222,8 +222,8 @@ static struct state {
     uint64_t attempt;
 } nothing = {.attempt = DONE}, *state = &nothing;
 
-/* Creates a file of this process. File number 0 is for counts, the others are for lists of the loaded objects. With a
- * start of 0, the file only marks that the process has loaded this object. */
+/* Creates a file of this process. File number 0 is for counts, the others are for lists of the loaded objects. If
+ * `start` is 0, the file only marks that the process has loaded this object. */
 static int create(uint64_t start, uint64_t number)
 {
     char name[512];

@@ -183,8 +183,8 @@ impl State {
         self.plant().examine(&[])
     }
 
-    /// Returns whether the state needs its own mount namespace, because its commands mount something, most by one of
-    /// these functions.
+    /// Returns whether the state needs its own mount namespace, because its commands mount something, mostly by one
+    /// of these functions.
     pub(crate) fn is_private(&self) -> bool {
         const WORDS: [&str; 11] = [
             "root",
@@ -292,8 +292,8 @@ impl Report {
         let steps = self.steps();
         for (number, step) in steps.iter().enumerate() {
             assert!(!steps[..number].contains(step), "twice: {step}");
-            // Other braces than those of the JSON, of awk and of the shell would be around a word of the remedy's text
-            // that doctor has not filled in, such as {file}.
+            // Braces that belong neither to the JSON nor to awk nor to the shell are those of a placeholder in the
+            // remedy's text, such as {file}, that doctor has not filled in.
             let text = step.to_string().replace("{print $1}", "").replace("${", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");
         }

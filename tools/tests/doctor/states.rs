@@ -50,7 +50,7 @@ driver_and_gpu {
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
-    // This user may not open one of the GPU's nodes. Its group may, or only its owner. The last node is open to all.
+    // The mode of a device node of the GPU admits a group that this user is not in, or only another user, or everyone.
     real [GpuGroup] sh "dev; export CU_INIT=100; mknod -m 660 /dev/nvidia0 c 195 0; chown 1:44 /dev/nvidia0; as_user";
     real [GpuGroup] sh "dev; export CU_INIT=304; mknod -m 660 /dev/nvidiactl c 195 255; chown 1:44 /dev/nvidiactl; as_user";
     real [GpuMode] sh "dev; export CU_INIT=100; mknod -m 600 /dev/nvidia-uvm c 511 0; chown 1:44 /dev/nvidia-uvm; as_user";
@@ -93,7 +93,7 @@ driver_and_gpu {
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=GPU-67647265-6d75-4000-8000-000000000001";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1,0";
-    // The GPU of this container lacks GPUDirect RDMA. In the first state, the PCI bus has another GPU outside of it.
+    // The GPU of this container lacks GPUDirect RDMA. In the first state, the PCI bus has a GPU outside the container.
     real [GpuElsewhere] sh "node; gpu 1; gpu 2; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     real [GpuKind] sh "node; gpu 1; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
@@ -106,7 +106,7 @@ driver_and_gpu {
 device_nodes {
     real [GpuFull] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
-    // This user namespace maps only root's user ID. The mode of another user's node can be changed only outside of it.
+    // This user namespace maps only root's user ID. So it cannot change the mode of a node that another user owns.
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; wrap='unshare --map-root-user'";
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; export container=podman; wrap='unshare --map-root-user'";
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
@@ -123,7 +123,7 @@ device_nodes {
     real [NodeReplace] sh "node 666 b";
     // The device node has a major number that is no longer the module's.
     real [NodeReplace] sh "node 666 c 121";
-    // doctor cannot start the processes in which it examines the system. Nor could gdremu start, which writes files.
+    // doctor cannot start the processes in which it examines the system. gdremu could not start either.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
     real [DoctorStart] usable true is_fixed true sh "node; wrap='setpriv --reuid=12345 --clear-groups prlimit --nproc=0'";
 }
@@ -137,7 +137,7 @@ module_and_machine {
     bad [KernelReboot] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test";
     bad [ModuleHeaders] emulated "--no-gdrdrv" sh "module; mv $kernel /lib/modules/7.99.0-test; >/lib/modules/7.99.0-test/modules.dep";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver";
-    // DKMS's log has an error of an old version, for this kernel or another one, or an error of the newest version.
+    // DKMS's log has a failed build of an old version, for this kernel or another one, or of the newest version.
     bad [ModuleTooOld] emulated "--no-gdrdrv" sh "driver; failed 2.3 $(uname -r)";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver; failed 2.3 6.0.0";
     bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver; failed 2.6 $(uname -r)";
@@ -184,7 +184,7 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
-    // The hard limits are too low. They must be raised before the module is installed, which dma-bufs do not need.
+    // The hard limits are too low. Raising them comes before installing the module, because dma-bufs need no module.
     works [OpenFilesHard] sh "ulimit -n 128";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";
@@ -256,7 +256,7 @@ libraries {
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2 one/libgdrapi.so
             ln -s libgdrapi.so one/libgdrapi.so.2; path one";
     // Files take the place of links, with a link's target as text. A good library is beside them. In the second state,
-    // another one is in the next directory.
+    // the next directory that the loader searches has another good one.
     bad [LibraryRelinkBoth] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2
             printf libgdrapi.so.2 >one/libgdrapi.so; path one";
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2; path one right"
