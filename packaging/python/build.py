@@ -31,7 +31,7 @@ ROOT = HERE.parent.parent
 LIBRARY = "libgdrapi.so"  # libgdrapi-preload.so has this name in DT_NEEDED. `make lib` puts it beside the library.
 PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # `gdrcopy trace` looks for its objects in this directory, beside bin.
-# The names of arches by e_machine of the ELF header; all are little-endian.
+# The names of arches in wheel tags, by e_machine of the ELF header, whose numbers are little-endian on all of them.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 DATE = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # zip files have no dates before 1980
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]

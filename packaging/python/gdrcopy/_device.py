@@ -85,7 +85,7 @@ def _of_cuda_array_interface(interface: Mapping[str, Any], owner: object) -> Dev
 
 
 def _item_size(typestr: str) -> int:
-    """Returns the bytes of an item: 4 for <f4, 8 for <M8[ns], and 16 for <U4, which is 4 characters of 4 bytes."""
+    """Returns the size of an item in bytes: 4 for <f4, 8 for <M8[ns], and 16 for <U4, which is 4 characters of 4 bytes."""
     match = re.fullmatch(r"[<>|]([biufcmMSUV])([0-9]+)(\[.*\])?", typestr)
     if match is None:
         raise ValueError(f"pass an object whose items are whole bytes, not of type {typestr}")

@@ -17,7 +17,7 @@ impl Host {
     pub(crate) fn get(object: &Bound<'_, PyAny>, access: c_int) -> PyResult<Host> {
         let flags = access | ffi::PyBUF_ND;
         let host = match Host::request(object, flags | ffi::PyBUF_FORMAT) {
-            // NumPy has no format for some types, such as datetime64 and bfloat16. Their bytes are requested without it.
+            // NumPy has no format for types such as datetime64 and bfloat16. For these, only the bytes are requested.
             Err(error) if error.is_instance_of::<PyValueError>(object.py()) && has_plain_type(object) => {
                 return Host::request(object, flags);
             }
