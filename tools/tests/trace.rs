@@ -223,8 +223,8 @@ const USES: &[(&str, i32, &str)] = &[
     ),
 ];
 
-/// Cases like those of `USES`, but with the library of `other.c`, which differs from this project's: it calls its own
-/// functions, for example. Those calls must not count.
+/// Cases like those of `USES`, but with the library of `other.c`. Unlike this project's, it calls its own functions by
+/// their symbols, so the calls go through trace's object. They must not count.
 const OTHER_USES: &[(&str, i32, &str)] = &[
     ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (

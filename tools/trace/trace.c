@@ -673,7 +673,7 @@ int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
 {
     struct call call = begin(F_unmap, CALLER, &handle);
 
-    /* The end of the mapping is recorded first, because another thread may map the pin before the call returns. */
+    /* The unmapping is recorded before the call, because another thread may map the pin before the call returns. */
     uint64_t mapped = set_mapped(&call, handle, 0);
     int error = end(&call, next.unmap(g, handle, va, size));
     if (error != 0)

@@ -1,4 +1,4 @@
-//! A library's calls as methods of an open `gdr_t`, and a mapped buffer.
+//! An open `gdr_t`, whose methods are the library's calls, and a buffer that a library has pinned and mapped.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::ManuallyDrop;

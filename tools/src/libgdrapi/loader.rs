@@ -16,8 +16,8 @@ pub(crate) struct Library {
     pub(crate) file: PathBuf,
 }
 
-/// Loads a file by its full path. For a name without a directory, the loader could return another file with this
-/// SONAME.
+/// Loads a file by its full path. For a name without a directory, the loader could return another file that it has
+/// already loaded, and that has the name as its SONAME.
 pub(crate) fn load(file: &Path) -> Result<&'static Library> {
     let name = file.display().to_string();
     let file = file.canonicalize().context(name.clone())?;

@@ -211,8 +211,8 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     }
 }
 
-/// Returns the library that a wrong entry of LD_LIBRARY_PATH means. Such an entry is the file itself, or begins with a
-/// ~ that no shell has replaced.
+/// Returns the library to which a wrong entry of LD_LIBRARY_PATH was meant to lead. Such an entry names a file instead
+/// of its directory, or begins with a ~ that no shell has replaced.
 pub(crate) fn meant() -> Option<PathBuf> {
     let home = PathBuf::from(env::var_os("HOME")?);
     for entry in paths(LIBRARY_PATH, b":;") {

@@ -11,7 +11,7 @@ use crate::cuda::PinnedBuffer;
 /// The value of each byte of the host buffer before a read.
 const POISON: u8 = 0xee;
 
-/// The contents of the host and GPU buffers before the copies at a [`Point`], and those that they must have after.
+/// The contents of the host and GPU buffers before the copies of a [`Point`], and those that the buffers must have after.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
@@ -42,8 +42,8 @@ impl Verifier {
         method.buffer.write(&self.device)
     }
 
-    /// Copies once to or from each of the first `windows` windows, and describes the first wrong byte, if any. Checks
-    /// the host buffer after each copy, and the GPU buffer after all copies.
+    /// Copies once to or from each of the first `windows` windows (ranges of the GPU buffer), and describes the first
+    /// wrong byte, if any. Checks the host buffer after each copy, and the GPU buffer after all copies.
     pub(crate) fn check(
         &mut self,
         windows: usize,
