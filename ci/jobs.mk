@@ -69,7 +69,7 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) valgrind:: sanity::)
 	ci/scripts/as-other-user.sh linked::default:: programs
 	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
-	ci/scripts/beside-installed.sh $(CARGO) test --quiet $(addprefix --package ,$(everyday_packages)) --test cli default_library
+	ci/scripts/beside-installed.sh $(CARGO) test --quiet --workspace --test cli default_library
 
 long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind; gdrcopy_sanity on all profiles.
 	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy

@@ -12,4 +12,4 @@ if grep -rnE '\bdoc *\(.*\bhidden\b' crates/gdrcopy/src; then
     echo "check-modules: make these items pub(crate), or document them" >&2
     exit 1
 fi
-cargo test --quiet --package libgdrapi --test modules -- "$@"
+cargo test --quiet --workspace --test modules -- "$@"

@@ -134,8 +134,8 @@ build_tests() {
         [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make tools emulator\` first" >&2 && exit 2; }
     done
     make --no-print-directory --silent -C "$root" -f c_tests/programs.mk plain
-    model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
-        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+    model=$(cd "$root" && cargo test --quiet --no-run --workspace --test emulated --message-format=json |
+        sed -n '/"package_id":"[^"]*#libgdrapi@/s/.*"executable":"\([^"]*\)".*/\1/p')
 }
 
 check_quickly() {
