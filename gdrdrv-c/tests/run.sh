@@ -3,7 +3,7 @@
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
-# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all programs; --slow runs them with fewer rounds)
+# usage: run.sh ["program [argument ...]" ...]      (default: all programs)
 # Prints TAP (tap.sh). The exit status, as in kselftest, is 0 if none failed, 1 if one failed, 4 if all were skipped.
 set -u
 
@@ -13,13 +13,8 @@ out=$here/../../build/gdrdrv-c/tests
 . "$here/tap.sh"
 
 # answers is first. It tests that failed pins do not keep the module loaded, but an earlier ordinary pin would do so.
-programs=(answers contract memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts failed_puts removed waits)
-long=(stale_maps reused_tables races fuzz)
-if [ "${1-}" = --slow ]; then
-    long=("stale_maps unpin 100" "reused_tables 300" "races 200" "fuzz 50000")
-    shift
-fi
-[ $# -gt 0 ] || set -- "${programs[@]}" "${long[@]}"
+[ $# -gt 0 ] || set -- answers contract memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts \
+    failed_puts removed waits stale_maps reused_tables races fuzz
 
 tap_begin $#
 for program; do

@@ -13,7 +13,7 @@ tests print TAP. The last line is "N passed, N failed, N skipped"; exit status 1
   --kernel SERIES   see run.sh (default: 6.1)
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
   --module          only the module's own tests, which need neither library nor emulator
-  --quick           only the library's tests and the module's own, with persistent pins and fewer rounds
+  --quick           only the library's tests and most of the module's own, with persistent pins and fewer rounds
   --all             after everything on 6.1: packaging; the module's tests on 5.10, 6.12 and the newest kernel, then, both of
                     them built here, on one with lockdep and KASAN and one with KCSAN; mutants.sh
   -h, --help        this text
@@ -138,9 +138,16 @@ build_tests() {
         sed -n '/"package_id":"[^"]*#libgdrapi@/s/.*"executable":"\([^"]*\)".*/\1/p')
 }
 
+# These programs run for each change, and on kernels whose checks slow all accesses. memory_types and huge_pages are left
+# out, because they access much GPU memory.
+short=(
+    answers contract pins tracepoints limits tokens owners killed ignored_puts failed_puts "removed 30" waits
+    "stale_maps unpin 30" "reused_tables 50" "races 50" "fuzz 5000"
+)
+
 check_quickly() {
-    start persistent -- env MODEL_CALLS=2000 "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
-    start module-persistent -- "$tests" --slow
+    start persistent -- env MODEL_CALLS=200 "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
+    start module-persistent -- "$tests" "${short[@]}"
     finish persistent "the library, pins that outlive a free"
     finish module-persistent "the module, pins that outlive a free"
 }
@@ -186,13 +193,6 @@ check_module() {
     start module-traditional --traditional -- "$tests" "$@"
     finish module-persistent "the module, pins that outlive a free"
     finish module-traditional "the module, pins that end with a free"
-}
-
-# Checks the module on a kernel whose checks slow all accesses. Runs few rounds, and leaves out memory_types and
-# huge_pages, which access much GPU memory.
-check_module_instrumented() {
-    check_module answers contract pins tracepoints limits tokens owners killed ignored_puts failed_puts "removed 30" waits \
-        "stale_maps unpin 30" "reused_tables 50" "races 50" "fuzz 5000"
 }
 
 few=(contract answers owners)
@@ -241,7 +241,7 @@ if $with_library && [ "$series" = 6.1 ]; then
     check_installed
 fi
 if $is_instrumented; then
-    check_module_instrumented
+    check_module "${short[@]}"
     report
     exit
 fi
