@@ -28,13 +28,15 @@ compile() {
 # c2x and c++2b are C23 and C++23. Older compilers know only these names.
 # shellcheck disable=SC2086 # Each word is a flag.
 for standard in c99 c11 c17 c2x; do
-    compile $standard gcc $warnings $c_warnings
+    compile $standard gcc $warnings $c_warnings &
     compile $standard clang $warnings $clang_warnings
+    wait $!
 done
 # shellcheck disable=SC2086
 for standard in c++11 c++14 c++17 c++20 c++2b; do
-    compile $standard g++ $warnings $cxx_warnings
+    compile $standard g++ $warnings $cxx_warnings &
     compile $standard clang++ $warnings $clang_warnings
+    wait $!
 done
 
 # refuse REASON COMPILER FLAG...: checks that c_tests/gdrx/header.cpp does not compile with these flags, and that the

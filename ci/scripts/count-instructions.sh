@@ -94,8 +94,8 @@ executed() {
     local function=$1
     shift
     LD_LIBRARY_PATH=$lib "$built/gdremu" -- valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-        --toggle-collect="$function" "$@" >"$work/log" 2>&1 || die "$(cat "$work/log")"
-    sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log"
+        --toggle-collect="$function" "$@" >"$work/log.${*: -1}" 2>&1 || die "$(cat "$work/log.${*: -1}")"
+    sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log.${*: -1}"
 }
 
 # check NAME LIMIT FUNCTION PROGRAM ARGUMENT…: counts the instructions of one call of FUNCTION. PROGRAM calls it as
@@ -103,7 +103,10 @@ executed() {
 check() {
     local name=$1 limit=$2 each
     shift 2
-    each=$((($(executed "$@" 1001) - $(executed "$@" 1)) / 1000))
+    executed "$@" 1001 >"$work/all" &
+    executed "$@" 1 >"$work/first"
+    wait $!
+    each=$((($(cat "$work/all") - $(cat "$work/first")) / 1000))
     printf '%-18s %6d\n' "$name" $each
     [ "$each" -gt 0 ] || die "$name: nothing was counted"
     [ "$each" -le "$limit" ] || die "$name takes $each instructions, more than $limit"
