@@ -9,11 +9,17 @@ watched := build/c_tests/watched
 # program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
+# The programs run with a system call denied by either of two errors, on two profiles. `tests` tries one error on each
+# profile, and `long-tests` the other.
+other_denials := $(foreach call,access madvise mprotect,denied-$(call)-enosys::default:: denied-$(call)-eperm::dmabuf::)
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
 # The integration tests of the packages whose tests `make test` does not run.
 members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",')
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
+
+# Tests of doctor that take minutes on many states of systems, and half a minute of waiting.
+long_doctor_tests := choose_the_remedy call_that_hangs
 
 # `test` installs nothing. It runs few emulated profiles, so that it takes only a few minutes on 2 idle cores once
 # everything is built. It leaves out gdremu's own tests, the tests of `gdrcopy doctor` on simulated systems, sanitizers,
@@ -23,7 +29,7 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	ci/scripts/check-preload.sh
 	$(watched) $(CARGO) test --workspace --lib
-	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- --skip choose_the_remedy
+	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- $(addprefix --skip ,$(long_doctor_tests))
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
 # The test that compares the library with a model (tests/emulated) makes this many random calls in each of its nine
@@ -66,27 +72,26 @@ packages_of_ci:
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles but those of `long-tests`; some again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
-	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) valgrind:: sanity::)
+	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) $(other_denials) valgrind:: sanity::)
 	ci/scripts/as-other-user.sh linked::default:: programs
 	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
 	ci/scripts/beside-installed.sh $(CARGO) test --quiet --workspace --test cli default_library
 
 long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind; gdrcopy_sanity on all profiles.
-	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy
+	$(watched) $(CARGO) test --workspace --test doctor -- $(long_doctor_tests)
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
-	$(c_programs) valgrind::,sanity:: --skip sanity::default:: --skip sanity::dmabuf::
+	$(c_programs) valgrind::,sanity::,$(subst $(blank),$(comma),$(other_denials)) --skip sanity::default:: --skip sanity::dmabuf::
 
 other-user-tests: packages_of_ci tools test ## Runs `test`, and its C programs and Rust tests again as another user.
 	ci/scripts/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
 
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples and pictures, and counts instructions.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees and examples, and counts instructions.
 	ci/scripts/check-version.sh
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	ci/scripts/check-headers.sh
 	ci/scripts/check-install.sh
 	ci/scripts/check-doc-examples.sh
 	ci/scripts/check-doc-commands.sh
-	ci/scripts/check-pictures.sh
 	$(MAKE) --no-print-directory gdrx-examples
 	ci/scripts/check-cuda-batches.sh
 	ci/scripts/count-instructions.sh
@@ -97,13 +102,14 @@ sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. Addre
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
 
-build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in a path with blanks, for a target, from published crates, for docs.rs, for a computer with a GPU.
+build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in a path with blanks, for a target, from published crates, for docs.rs, for a computer with a GPU. Draws the pictures of docs again.
 	ci/scripts/check-build.sh
 	ci/scripts/check-crates.sh
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
 		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --locked \
 		--features testing,cudarc-0-19,cudarc/cuda-13040
 	$(MAKE) --no-print-directory --silent gpu-bundle
+	ci/scripts/check-pictures.sh
 
 cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
 	ci/scripts/check-cargo-c.sh
