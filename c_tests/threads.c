@@ -206,7 +206,7 @@ int main(void)
     buffer = gpu_alloc(MEM_ALLOC, (COPIERS + CHURNERS + 1) * GPU_PAGE_SIZE);
     g = open_driver();
     if (!driver_is_at_least(g, 2, 1))
-        waive("gdrdrv 2.0 serves only one thread");
+        waive("gdrdrv 2.0 serves only the thread that opened it");
     copies = rounds(20000);
 
     copies_work_while_other_threads_pin_and_unpin();

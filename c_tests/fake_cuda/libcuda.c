@@ -35,9 +35,13 @@ int cuDriverGetVersion(int *version)
 
 int cuInit(void)
 {
-    while (strcmp(getenv("CU_INIT"), "hang") == 0)
+    const char *answer = getenv("CU_INIT");
+
+    if (answer == NULL)
+        return 0;
+    while (strcmp(answer, "hang") == 0)
         pause();
-    return atoi(getenv("CU_INIT"));
+    return atoi(answer);
 }
 
 /* Defines a function that stores `value` through its first argument, and returns `code`. */
