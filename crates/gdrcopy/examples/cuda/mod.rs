@@ -113,8 +113,7 @@ impl Cuda {
         let (ptx, name) = (CString::new(ptx), CString::new(name));
         let (ptx, name) = (ptx.expect("text"), name.expect("a name"));
         let (mut module, mut kernel) = (null_mut(), Kernel(null_mut()));
-        // SAFETY: the signatures are those of the CUDA driver API, and both strings end with a NUL. The module is never
-        // unloaded.
+        // SAFETY: the signatures are those of CUDA's driver API. Both strings end with a NUL. The module stays loaded.
         unsafe {
             self.call::<extern "C" fn(*mut *mut c_void, *const c_void) -> c_int>("cuModuleLoadData", |f| {
                 f(&mut module, ptx.as_ptr().cast())

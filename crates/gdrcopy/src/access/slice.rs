@@ -218,8 +218,7 @@ impl<'m> MappedSlice<'m> {
     /// Copies `len` bytes from byte `offset` on into a new vector, as [`MappedSlice::read`] does.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read or allocated
-    /// then.
+    /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); then nothing is read.
     pub fn read_vec(self, offset: usize, len: usize) -> Result<Vec<u8>> {
         self.place(offset, len)?;
         self.owner.check()?;

@@ -94,8 +94,7 @@ impl<'m, T: Pod> Word<'m, T> {
         self.device_address
     }
 
-    /// Reads the word by one load, which takes a PCIe round trip. The load is an acquire, and the value is no older
-    /// than the call.
+    /// Reads the word by one load, a PCIe round trip. The load is an acquire. The value is no older than the call.
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
