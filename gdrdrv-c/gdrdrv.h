@@ -70,7 +70,7 @@ struct gdr_owner {
 	u64 bytes;                    /* bytes of these pins, under owner.c's lock */
 	/* Held for reading while the process makes a non-persistent pin, and for writing while it unpins one. */
 	struct rw_semaphore tables;
-	struct semaphore large;       /* counts how many more large pins the GPU driver may be making for the user */
+	struct semaphore large;       /* its count is the number of large pins that the user may still begin at once */
 };
 
 /* An open /dev/gdrdrv. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the pictures of docs again from their data by tools/plot.py, and compares the texts in them with those in docs.
+# Draws the pictures of docs again from their data by tools/plot.py, and compares their texts with those of the old ones.
 # Then draws results that the tools measure on an emulated GPU. With `--write`, only writes the pictures of docs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

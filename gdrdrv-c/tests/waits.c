@@ -197,7 +197,7 @@ static void *pin_once(void *unused)
     return unused;
 }
 
-/* Another thread pins and is held, so that this one can go on with the parent's steps. */
+/* Pins in a thread of its own, which is held inside the call, while the main thread answers the parent. */
 static void pin_and_be_held(void)
 {
     drop_privileges();

@@ -52,11 +52,11 @@ impl Hot {
 /// that copies need not test whether a routine is selected.
 static FIRST: Routine = Routine {
     name: routines::FIRST,
-    // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
+    // SAFETY: contract of `CopyFn`; the CPU supports the best routine.
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
-    // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
+    // SAFETY: contract of `CopyFn`; the CPU supports the best routine.
     write_one: |dst, src, len| unsafe { (select_best().write_one)(dst, src, len) },
-    // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
+    // SAFETY: contract of `CopyFn`; the CPU supports the best routine.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
 };
 

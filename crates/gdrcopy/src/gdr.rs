@@ -139,7 +139,7 @@ pub struct GdrOptions {
 }
 
 impl GdrOptions {
-    /// Uses this source of GPU memory. Only [`Backend::Auto`], the default, tries another one if the first fails.
+    /// Pins and maps GPU memory by this backend. Only [`Backend::Auto`], the default, tries another if the first fails.
     pub fn backend(mut self, backend: Backend) -> GdrOptions {
         self.raw.backend = backend;
         self

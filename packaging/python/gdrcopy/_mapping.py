@@ -124,7 +124,7 @@ class Mapping(Memory):
                 raise
 
     def __del__(self) -> None:
-        # The base class also unpins the memory, but only after the owner may have freed the memory.
+        # The base class would unpin the memory too, but so late that its owner may have freed it before.
         try:
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)

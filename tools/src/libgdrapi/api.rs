@@ -84,8 +84,8 @@ impl Api {
 /// Returns a function of a library.
 ///
 /// # Safety
-/// `F` must be a function pointer of the function's type.
+/// `F` must be the type of a pointer to the function `name`.
 unsafe fn get<F: Copy>(library: &Library, name: &CStr) -> Result<F, libloading::Error> {
-    // SAFETY: `F` is the function's type: contract of this function.
+    // SAFETY: `F` is the type of a pointer to that function: contract of `get`.
     unsafe { Ok(*library.get::<F>(name.to_bytes_with_nul())?) }
 }

@@ -91,10 +91,10 @@ impl Connection {
         let mut va = ptr::null_mut();
         let api = &self.library.api;
         match (mapping_type, api.map_v2) {
-            // SAFETY: the connection is open, and the address a local variable.
+            // SAFETY: the connection is open, and the call stores the address into a local variable.
             (MappingType::Default, _) => check("gdr_map", unsafe { (api.map)(self.g, handle, &mut va, len) }),
             (_, None) => check("gdr_map_v2", Errno::ENOSYS as c_int),
-            // SAFETY: the connection is open, and the address a local variable.
+            // SAFETY: the connection is open, and the call stores the address into a local variable.
             (flags, Some(map)) => check("gdr_map_v2", unsafe { map(self.g, handle, &mut va, len, flags as c_int) }),
         }?;
         Ok(va.cast())
