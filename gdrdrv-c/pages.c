@@ -71,9 +71,9 @@ bool gdr_pages_can_force_pcie(void)
  *
  * The GPU driver finds a non-persistent pin only by the address of its page table, among the pins of
  * the calling process. It frees the table when it has revoked the pin. If a new table got that
- * address just before gdr_pages_put() returns the old one, the new pin would end. So owner->tables is
+ * address just before gdr_pages_put() gives up the old pin, the new pin would end. So owner->tables is
  * held for reading while the process gets a table, and for writing while it checks the fate of a pin
- * and returns its table. gdr_pin_revoke() does not take that lock.
+ * and gives the pin up. gdr_pin_revoke() does not take that lock.
  */
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {

@@ -163,7 +163,7 @@ GDRX_ACCESS(8, 64);
 template <class T> class word;
 class slice;
 
-/** An open connection to GPU memory, which is closed when the driver and its pins have ended. A moved-from driver is empty. */
+/** An open gdr_t. It is closed when this object and all pins made from it are destroyed. A moved-from driver is empty. */
 class driver {
   public:
     /** Opens a connection by gdr_open. @throws std::system_error the errno of gdr_open */

@@ -8,7 +8,7 @@ set -euo pipefail
 another=$(realpath "$(dirname "$0")/../../build/c_tests/another")
 places=(/usr/lib /usr/local/lib /opt/gdrcopy/lib /opt/on-path/lib)
 
-# install_in DIRECTORY: installs the other library there, in file systems that are mounted above those of this computer.
+# install_in DIRECTORY: installs another libgdrapi there, in overlays, so that the computer's own directories do not change.
 install_in() {
     local work top
     work=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the examples of gdrcopy's documentation under gdremu. Fails if an example fails, finds no GPU or is only
-# compiled. The example of README.md has no hidden lines, and is only compiled. tests/readme.rs compares it with an
-# example that tests run.
+# Runs the examples of gdrcopy's documentation under gdremu. Fails if an example fails, finds no GPU or is not run. Only
+# the example of README.md may be compiled and not run, because hidden lines, which would find a GPU, cannot be hidden
+# there. tests/readme.rs compares it with an example that tests run.
 #
 # `cargo test --doc` without this script also runs the examples, but without a GPU they end at once.
 set -euo pipefail

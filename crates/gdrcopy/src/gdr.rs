@@ -1,4 +1,4 @@
-//! An open connection to a source of GPU memory, and the options for opening it.
+//! An open connection to gdrdrv or another backend, and the options for opening it.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub struct Gdr {
 }
 
 impl Gdr {
-    /// Opens gdrdrv or, if gdrdrv does not work, CUDA's dma-bufs as the source of GPU memory.
+    /// Opens gdrdrv or, if gdrdrv does not work, prepares the use of CUDA's dma-bufs.
     ///
     /// # Errors
     /// The errors of [`GdrOptions::open`].
@@ -37,7 +37,7 @@ impl Gdr {
         Gdr::options().open()
     }
 
-    /// Returns options that select the source of GPU memory and how it is opened.
+    /// Returns options that select the backend, such as gdrdrv, and how it is opened.
     pub fn options() -> GdrOptions {
         GdrOptions::default()
     }
@@ -75,7 +75,7 @@ impl Gdr {
         self.attribute(Attribute::SupportPinFlagForcePcie)
     }
 
-    /// Returns whether the source of GPU memory is dma-bufs.
+    /// Returns whether this connection uses dma-bufs.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`].
@@ -124,7 +124,7 @@ impl Gdr {
     }
 }
 
-/// The options for opening a source of GPU memory. [`Gdr::options`] returns the default ones.
+/// The options for opening a [`Gdr`]. [`Gdr::options`] returns the default ones.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -158,8 +158,7 @@ impl GdrOptions {
         self
     }
 
-    /// Opens the source of GPU memory. The call reads no environment variable, creates no thread and does not
-    /// initialize CUDA.
+    /// Opens the connection. The call reads no environment variable, creates no thread and does not initialize CUDA.
     ///
     /// # Errors
     /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] if gdrdrv is older

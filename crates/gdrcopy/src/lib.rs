@@ -27,7 +27,7 @@ pub use gdr::{Gdr, GdrOptions};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub use gdrcopy_core::backend::dmabuf::DmaBufExport;
-/// Selects a source of GPU memory, for [`GdrOptions::backend`].
+/// Selects what pins and maps memory, such as gdrdrv, for [`GdrOptions::backend`].
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

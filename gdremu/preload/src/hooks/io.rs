@@ -11,7 +11,7 @@ use crate::system::{copy_memory, fail, to_libc};
 use crate::{settings, state};
 
 /// # Safety
-/// If the memory at `argument` can be accessed, it is the command's argument.
+/// `argument` must point to the command's argument, or to memory that cannot be accessed.
 pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next: impl FnOnce() -> c_int) -> c_int {
     // Linux uses only the low 32 bits of an ioctl's number.
     let number = request as u32;
