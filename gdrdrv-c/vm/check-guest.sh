@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs the project's tests over the guest's gdrdrv, and prints TAP. check.sh builds everything and calls this in the guest.
 #
-# usage: check-guest.sh persistent|traditional GDREMU LIB MODEL
+# usage: check-guest.sh persistent|traditional GDREMU LIB [MODEL]
 #   GDREMU   the program gdremu      LIB     directory of libgdrapi.so.2
 #   MODEL    the test program `emulated`
 set -u
 
-mode=$1 gdremu=$2 lib=$3 model=$4
+mode=$1 gdremu=$2 lib=$3 model=${4-}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 limit=300
 
@@ -40,5 +40,5 @@ for program in "$root"/build/c_tests/plain/*; do
 done
 emulated contract "$root/build/gdrdrv-c/tests/contract"
 emulated gdrcopy_sanity "$root/build/c_tests/gdrcopy_sanity"
-TEST_UNDER_GDREMU=emulated::model::behaves_as_the_model emulated model "$model"
+[ -z "$model" ] || TEST_UNDER_GDREMU=emulated::model::behaves_as_the_model emulated model "$model"
 tap_end
