@@ -59,7 +59,6 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
 	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
-	$(without_python) $(CARGO) clippy $(extension_crate) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	ci/scripts/public-api.py
 	ci/scripts/check-modules.sh
@@ -69,10 +68,10 @@ packages_of_ci:
 	ci/scripts/install-deps.sh
 
 # Runs `test`, and those tests that it leaves out but that each change must pass.
-tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles but those of `long-tests`; some again as another user.
+tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles but those of `long-tests` and `sanitizers`; some again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
-	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) $(other_denials) valgrind:: sanity::)
+	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) $(other_denials) valgrind:: sanity:: sanitized::)
 	ci/scripts/as-other-user.sh linked::default:: programs
 	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
 	ci/scripts/beside-installed.sh $(CARGO) test --quiet --workspace --test cli default_library
@@ -96,7 +95,8 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	ci/scripts/check-cuda-batches.sh
 	ci/scripts/count-instructions.sh
 
-sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. AddressSanitizer is in `tests`.
+sanitizers: packages_of_ci lib emulator $(watched) ## Runs the C programs under AddressSanitizer, and threads under ThreadSanitizer.
+	$(c_programs) sanitized::
 	ci/scripts/check-threads.sh
 
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.

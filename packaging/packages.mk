@@ -81,7 +81,8 @@ endef
 sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 	packaging/python/build.py sdist $(tarball) $(packages)/wheel
 
-wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
+wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs. Lints its Rust code.
+	$(without_python) $(CARGO) clippy $(extension_crate) -- -D warnings
 	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
 # These rules build the contents of the packages. Object files must not contain the directory that they are built in.
