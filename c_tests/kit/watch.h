@@ -16,7 +16,7 @@
 
 struct watchdog {
     pid_t group;
-    unsigned long long last; /* at the last call, a number that changes with the group's CPU time and processes */
+    unsigned long long last; /* a number made from the group's CPU time and processes at the last look at the group */
     int idle;                /* number of consecutive calls without activity */
 };
 

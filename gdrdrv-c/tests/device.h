@@ -166,8 +166,8 @@ static inline long page_tables(void)
 /* ---- Processes and threads ---- */
 
 /*
- * Returns a set with only this processor. Threads that wait for each other should run on two processors, if there are
- * two. On one processor, each would wait for the other's time slice to end.
+ * Returns the set that has only the processor with this number, modulo the count of processors. Threads that wait for
+ * each other should run on two. On one processor, each would wait for the other's time slice to end.
  */
 static inline cpu_set_t processor(int number)
 {

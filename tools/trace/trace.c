@@ -59,7 +59,7 @@ static inline uint64_t ticks_between(uint64_t start, uint64_t end)
     return end - start;
 }
 
-/* ---- The file ---- */
+/* ---- The file that this object writes ---- */
 
 enum function {
 #define NUMBER(result, name, parameters) F_##name,

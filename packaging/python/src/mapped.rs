@@ -237,7 +237,7 @@ impl Memory {
         unsafe { self.copy_to(py, range, host.start()) }
     }
 
-    /// Fills a contiguous, writable object with the buffer protocol, such as a NumPy array.
+    /// Reads GPU memory into a contiguous, writable object that has the buffer protocol, such as a NumPy array.
     #[pyo3(signature = (buffer, offset=0))]
     fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: i64) -> Result<()> {
         let host = Host::get(buffer, ffi::PyBUF_WRITABLE)?;

@@ -291,7 +291,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
         if first == 0 {
             fence::before_read();
         }
-        // SAFETY: the blocks at these places were listed above; each has bytes of an item.
+        // SAFETY: the buffer has the addresses of blocks, which were listed above; each has bytes of an item.
         unsafe { load_listed::<I>(buffer, listed / I::BLOCK) };
         let mut at = 0;
         for n in first..next {

@@ -44,8 +44,8 @@ impl LonePage {
         unsafe { self.map.cast::<u8>().add(PAGE) }
     }
 
-    /// Returns the address `gap` bytes after the page's start, and the address from which `len` bytes reach to `gap`
-    /// bytes before its end.
+    /// Returns the places of two ranges of `len` bytes in the page: one begins `gap` bytes after the page's start, and
+    /// the other ends `gap` bytes before the page's end.
     pub(crate) fn ends(&self, len: usize, gap: usize) -> [*mut u8; 2] {
         let start = self.start();
         // SAFETY: the lengths and gaps here are far below a page.

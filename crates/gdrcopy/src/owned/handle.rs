@@ -11,7 +11,7 @@ use crate::access::{Array, Mapped, MappedSlice, Word, Words, sealed};
 use crate::error::Result;
 use crate::owned::view::View;
 
-/// A slice that keeps its memory. The slice itself is [`Mapped`].
+/// A slice that keeps its memory. This type implements [`Mapped`], so it can be accessed like a mapping.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
 /// A word that keeps its memory. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
 pub type OwnedWord<T> = Owned<Word<'static, T>>;

@@ -53,7 +53,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 /// Loads a library in a child process. Returns its file and version, or why it cannot be loaded.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
-    // The child reports the library once it is loaded. If the child crashes after that, as it ends, the library still
+    // The child reports the library once it is loaded. If the child crashes later, while it exits, the library still
     // counts as loaded here.
     match answer.library {
         Some(library) => Ok(library),
