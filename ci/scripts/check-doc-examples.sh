@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the examples of gdrcopy's documentation under gdremu. Fails if an example fails, finds no GPU or is not run. Only
+# Runs the examples of the crates' documentation under gdremu. Fails if an example fails, finds no GPU or is not run. Only
 # the example of README.md may be compiled and not run, because hidden lines, which would find a GPU, cannot be hidden
 # there. tests/readme.rs compares it with an example that tests run.
 #
@@ -16,7 +16,7 @@ host=$(rustc --version --verbose | sed -n 's/^host: //p')
 export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER=$gdremu --cuda-version 13.3 --leak-exit 66 --"
 
 log=$work/log
-GDRCOPY_DOC_EXAMPLES=1 cargo test --package gdrcopy --all-features --doc >"$log" 2>&1 || { cat "$log" >&2 && die "an example fails"; }
+GDRCOPY_DOC_EXAMPLES=1 cargo test --workspace --all-features --doc >"$log" 2>&1 || { cat "$log" >&2 && die "an example fails"; }
 ! grep -E ' - compile \.\.\. | \.\.\. ignored' "$log" | grep -v '/README\.md' >&2 || die "these do not run"
 count=$(grep -cE '^test .*[0-9]\) \.\.\. ok$' "$log")
-echo "examples of gdrcopy's documentation: $count ran"
+echo "examples of the documentation: $count ran"

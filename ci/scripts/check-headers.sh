@@ -42,17 +42,20 @@ done
 # refuse REASON COMPILER FLAG...: checks that c_tests/gdrx/header.cpp does not compile with these flags, and that the
 # compiler prints REASON.
 refuse() {
-    ! "${@:2}" -fsyntax-only -Iinclude c_tests/gdrx/header.cpp 2>"$work/refused" || die "${*:2} compiles, not: $1"
-    grep -qF "$1" "$work/refused" || { cat "$work/refused" >&2 && die "${*:2} fails, but not by: $1"; }
+    ! "${@:2}" -fsyntax-only -Iinclude c_tests/gdrx/header.cpp 2>"$work/$2" || die "${*:2} compiles, not: $1"
+    grep -qF "$1" "$work/$2" || { cat "$work/$2" >&2 && die "${*:2} fails, but not by: $1"; }
 }
 refused=$(sed -n 's|^#\(el\)\?if REFUSED == \([0-9]*\) // \(.*\)|\2 \3|p' c_tests/gdrx/header.cpp)
-for compiler in g++ clang++; do
-    refuse "compile with -std=c++17" $compiler -std=c++14
-    refuse "reports errors by exceptions" $compiler -std=c++17 -fno-exceptions
+refuse_all() {
+    refuse "compile with -std=c++17" "$1" -std=c++14
+    refuse "reports errors by exceptions" "$1" -std=c++17 -fno-exceptions
     while read -r number reason; do
-        refuse "$reason" $compiler -std=c++17 "-DREFUSED=$number"
+        refuse "$reason" "$1" -std=c++17 "-DREFUSED=$number"
     done <<<"${refused:?no lines to refuse}"
-done
+}
+refuse_all g++ &
+refuse_all clang++
+wait $!
 # Compiles the C++ example of docs/gdrx.md.
 sed -n '/^```cpp$/,/^```$/{//!p}' docs/gdrx.md >"$work/example.cpp"
 grep -q gdrx::mapping "$work/example.cpp" || die "docs/gdrx.md has no C++ example"
