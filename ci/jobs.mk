@@ -8,7 +8,7 @@ watched := build/c_tests/watched
 # Runs the C programs. A test's name has three parts: how the program gets the library, gdremu's profile, and the
 # program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
-everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
+everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default::
 # `tests` leaves these to `long-tests`: two of four old versions of gdrdrv, and denied system calls but with EPERM on one
 # profile.
 daily_programs := linked::gdrdrv-2.3:: linked::gdrdrv-2.4:: \
@@ -79,7 +79,7 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind; gdrcopy_sanity on all profiles.
 	$(watched) $(CARGO) test --workspace --test doctor -- $(long_doctor_tests)
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
-	$(c_programs) valgrind::,sanity::,$(subst $(blank),$(comma),$(daily_programs)) --skip sanity::default:: --skip sanity::dmabuf::
+	$(c_programs) valgrind::,sanity::,$(subst $(blank),$(comma),$(daily_programs)) --skip sanity::default::
 
 other-user-tests: packages_of_ci tools test ## Runs `test`, and its C programs and Rust tests again as another user.
 	ci/scripts/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))

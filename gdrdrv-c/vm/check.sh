@@ -14,7 +14,7 @@ tests print TAP. The last line is "N passed, N failed, N skipped"; exit status 1
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
   --module          only the module's own tests, which need neither library nor emulator
   --quick           only the C tests of the library and most of the module's own, with persistent pins and fewer rounds;
-                    without clang
+                    without clang and checkpatch
   --all             after everything on 6.1: packaging; the module's tests on 5.10, 6.12 and the newest kernel, then, both of
                     them built here, on one with lockdep and KASAN and one with KCSAN; mutants.sh
   -h, --help        this text
@@ -130,12 +130,12 @@ run_all_kernels() {
 build_tests() {
     local needed
     echo "Building the tests"
-    make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
+    make --no-print-directory --silent -j"$(nproc)" -C "$root/gdrdrv-c/tests"
     $with_library || return 0
     for needed in "$lib/libgdrapi.so.2" "$gdremu" "$root/build/tools/bin/gdrcopy"; do
         [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make tools emulator\` first" >&2 && exit 2; }
     done
-    make --no-print-directory --silent -C "$root" -f c_tests/programs.mk plain
+    make --no-print-directory --silent -j"$(nproc)" -C "$root" -f c_tests/programs.mk plain
     ! $is_quick || return 0
     model=$(cd "$root" && cargo test --quiet --no-run --workspace --test emulated --message-format=json |
         sed -n '/"package_id":"[^"]*#libgdrapi@/s/.*"executable":"\([^"]*\)".*/\1/p')

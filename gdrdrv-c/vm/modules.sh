@@ -34,7 +34,7 @@ build() {
     # emugpu drives a device of QEMU (vendor 0x1af4) with at most 1 GiB, so requests of more than 32 MiB count as large.
     # Newer kernels were built by a newer compiler. CC_HAS_... switches off an option that only that compiler has.
     # shellcheck disable=SC2086 # These are several words.
-    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \
+    make --silent -j"$(nproc)" -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \
         CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2
         exit 1
