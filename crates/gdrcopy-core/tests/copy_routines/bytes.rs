@@ -54,11 +54,11 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
                 // SAFETY: `src` and `dst` contain the ranges and the cache lines around them.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };
 
-                let case = format_args!("{name}: {len} bytes from alignment {from} to {to}");
+                let case = || format!("{name}: {len} bytes from alignment {from} to {to}");
                 let end = start + len;
-                assert!(dst.0[start..end] == src.0[GUARD + from..][..len], "{case}: wrong bytes");
-                assert!(dst.0[start - GUARD..start] == [POISON; GUARD], "{case}: bytes before it changed");
-                assert!(dst.0[end..end + GUARD] == [POISON; GUARD], "{case}: bytes after it changed");
+                assert!(dst.0[start..end] == src.0[GUARD + from..][..len], "{}: wrong bytes", case());
+                assert!(dst.0[start - GUARD..start] == [POISON; GUARD], "{}: bytes before it changed", case());
+                assert!(dst.0[end..end + GUARD] == [POISON; GUARD], "{}: bytes after it changed", case());
                 dst.0[start..end].fill(POISON);
             }
         }
