@@ -91,11 +91,12 @@ gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/
 
 # executed FUNCTION PROGRAM ARGUMENT…: runs a program, and prints how many instructions it executed inside a function.
 executed() {
-    local function=$1
+    local function=$1 log
     shift
+    log=$work/log.${*: -1} # `check` has two runs at a time, which differ in the last argument
     LD_LIBRARY_PATH=$lib "$built/gdremu" -- valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-        --toggle-collect="$function" "$@" >"$work/log.${*: -1}" 2>&1 || die "$(cat "$work/log.${*: -1}")"
-    sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log.${*: -1}"
+        --toggle-collect="$function" "$@" >"$log" 2>&1 || die "$(cat "$log")"
+    sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$log"
 }
 
 # check NAME LIMIT FUNCTION PROGRAM ARGUMENT…: counts the instructions of one call of FUNCTION. PROGRAM calls it as

@@ -32,14 +32,13 @@ tests=$root/gdrdrv-c/tests/run.sh
 series=6.1
 with_library=true
 is_quick=false
-static_options=()
 all_kernels=false
 while [ $# -gt 0 ]; do
     case $1 in
     --kernel) series=$2 && shift 2 ;;
     --library) lib=$(realpath "$2") && shift 2 ;;
     --module) with_library=false && shift ;;
-    --quick) is_quick=true static_options=(--quick) && shift ;;
+    --quick) is_quick=true && shift ;;
     --all) all_kernels=true && shift ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
@@ -228,13 +227,14 @@ fi
 rm -rf "$logs"
 mkdir -p "$logs"
 build_tests
-if [ "$series" = 6.1 ]; then
-    "$here/static.sh" "${static_options[@]}" || failures=$((failures + 1))
-fi
 if $is_quick; then
+    [ "$series" != 6.1 ] || "$here/static.sh" --quick || failures=$((failures + 1))
     check_quickly
     report
     exit
+fi
+if [ "$series" = 6.1 ]; then
+    "$here/static.sh" || failures=$((failures + 1))
 fi
 build_variants
 if $with_library; then
