@@ -9,8 +9,8 @@ watched := build/c_tests/watched
 # program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default::
-# `tests` leaves these to `long-tests`: two of four old versions of gdrdrv, and denied system calls but with EPERM on one
-# profile.
+# `long-tests` runs these instead of `tests`: the programs on two of the four old versions of gdrdrv, and with denied
+# system calls, except with EPERM on one profile.
 daily_programs := linked::gdrdrv-2.3:: linked::gdrdrv-2.4:: \
 	$(foreach call,access madvise mprotect,denied-$(call)-enosys:: denied-$(call)-eperm::dmabuf::)
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
@@ -19,7 +19,7 @@ members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
 
-# Tests of doctor that take minutes on many states of systems, and half a minute of waiting.
+# These tests of doctor take minutes, because they plant many states of systems, or wait for half a minute.
 long_doctor_tests := choose_the_remedy call_that_hangs
 
 # `test` installs nothing. It runs few emulated profiles, so that it takes only a few minutes on 2 idle cores once
@@ -69,14 +69,14 @@ packages_of_ci:
 	ci/scripts/install-deps.sh
 
 # Runs `test`, and those tests that it leaves out but that each change must pass.
-tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles but those of `long-tests` and `sanitizers`; some again as another user.
+tests: packages_of_ci tools test ## Runs the Rust tests, and the C programs on all profiles but those of `long-tests` and `sanitizers`; some again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(c_programs) $(addprefix --skip ,$(filter-out sanity::%,$(everyday_programs)) $(daily_programs) valgrind:: sanity:: sanitized::)
 	ci/scripts/as-other-user.sh linked::default:: programs
 	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
 	ci/scripts/beside-installed.sh $(CARGO) test --quiet --workspace --test cli default_library
 
-long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind; gdrcopy_sanity on all profiles.
+long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind and in ways that `tests` leaves out; gdrcopy_sanity on all profiles.
 	$(watched) $(CARGO) test --workspace --test doctor -- $(long_doctor_tests)
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) valgrind::,sanity::,$(subst $(blank),$(comma),$(daily_programs)) --skip sanity::default::

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the examples of the crates' documentation under gdremu. Fails if an example fails, finds no GPU or is not run. Only
-# the example of README.md may be compiled and not run, because hidden lines, which would find a GPU, cannot be hidden
-# there. tests/readme.rs compares it with an example that tests run.
+# the example of README.md is compiled and not run, because README.md cannot hide the lines that would find a GPU.
+# tests/readme.rs compares it with an example that tests run.
 #
 # `cargo test --doc` without this script also runs the examples, but without a GPU they end at once.
 set -euo pipefail
