@@ -136,6 +136,15 @@ fn gpus_that_others_use_or_behind_a_hang_are_not_tested() {
     assert_eq!(report.findings("self-test").len(), 2);
 }
 
+#[test]
+fn module_that_kills_or_delays_the_process_is_named_as_such() {
+    for (sh, says) in [("hang", "it does not end"), ("kill", "it ends the process")] {
+        let sh = format!("export GDRDRV={sh}; preload $driver").leak();
+        let report = State { sh, args: "--limit 3", ..HEALTHY }.examine();
+        report.finds("problem", "gdrdrv", "opening it", says);
+    }
+}
+
 /// All rows about the library have the same remedy, whether they are about a name, a file or the self-test.
 #[test]
 fn library_for_a_newer_c_library_has_one_remedy() {

@@ -1,12 +1,13 @@
 /*
  * A preloaded stand-in for the driver of a /dev/gdrdrv with the major number 120, which Linux keeps for experiments. If the
  * kernel fails to open the device only because no driver has this number (ENXIO), this library opens it, and answers
- * GET_VERSION as gdrdrv 2.6. With GDRDRV=hang, opening /dev/gdrdrv never ends, even if gdremu emulates it. With
- * GDRDRV=forbid it fails, as if a security module refused it. With GDRDRV=starve, doctor may open no more files once it has
- * started its process for the survey of CUDA.
+ * GET_VERSION as gdrdrv 2.6. With GDRDRV=hang, opening /dev/gdrdrv never ends, even if gdremu emulates it. With GDRDRV=kill
+ * it kills the process, as a fault in the module does. With GDRDRV=forbid it fails, as if a security module refused it. With
+ * GDRDRV=starve, doctor may open no more files once it has started its process for the survey of CUDA.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -38,6 +39,8 @@ int open64(const char *path, int flags, mode_t mode)
         return next(path, flags, mode);
     while (strcmp(fault, "hang") == 0)
         pause();
+    if (strcmp(fault, "kill") == 0)
+        raise(SIGKILL);
     if (strcmp(fault, "forbid") == 0) {
         errno = EACCES;
         return -1;

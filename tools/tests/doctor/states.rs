@@ -169,6 +169,9 @@ module_and_machine {
     bad [NodeSandbox] emulated "--fault GET_VERSION:EPERM";
     bad [ModuleReload] emulated "--gdrdrv-errno EIO";
     bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=hang; preload $driver" args "--limit 3";
+    bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=kill; preload $driver";
+    // The library maps dma-bufs, and does not open the device node, so this is a warning.
+    works [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=kill GDRCOPY_USE_DMABUF_MMAP=1; preload $driver";
     // Opening the device node fails with EPERM, as a device cgroup makes it.
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "root";
     bad [NodePod] emulated "--gdrdrv-errno EPERM" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::environment::{Backends, Container, more_files};
-use super::probe::{self, HANGS};
+use super::probe::{self, DIES, HANGS};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::libgdrapi::search::{self, SONAME};
@@ -67,8 +67,11 @@ impl Module {
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
-        // The library tries the module first. If that hangs, so does the library, even if dma-bufs would be enough.
-        let needed = backends.need_gdrdrv() || self.versions.as_ref().is_err_and(|why| why.errno == HANGS as i32);
+        // Unless dma-bufs are forced, the library tries the module first. If that hangs or ends the process, so does the
+        // library, even if dma-bufs would be enough.
+        let never_answers =
+            self.versions.as_ref().is_err_and(|why| [HANGS, DIES].contains(&Errno::from_raw(why.errno)));
+        let needed = backends.need_gdrdrv() || never_answers && !backends.dmabuf_forced;
         findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
     }
 
@@ -187,6 +190,7 @@ impl Module {
         };
         let why = match errno {
             HANGS => return Finding::problem(subject, "it does not end, as the module hangs", advice),
+            DIES => return Finding::problem(subject, "it ends the process, perhaps by a fault of the module", advice),
             Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
             Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
             _ => "",

@@ -45,6 +45,10 @@ const USING_DMA_BUF_MMAP: i32 = 3;
 /// The errno that stands for a device node whose opening does not end. gdrdrv itself never returns this errno.
 pub(super) const HANGS: Errno = Errno::ETIMEDOUT;
 
+/// The errno that stands for a device node whose opening ends the process, as a fault in the module does. gdrdrv itself
+/// never returns this errno.
+pub(super) const DIES: Errno = Errno::EOWNERDEAD;
+
 /// The first argument of doctor's child process, in the place of a tool's name. No tool has this name.
 pub(crate) const ARGUMENT: &str = "--doctors-child";
 
@@ -172,8 +176,11 @@ pub(super) fn all_gpus() -> Vec<survey::Gpu> {
 
 /// Queries the versions of the module in a child process. Returns an error if the child cannot be started.
 pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
-    let hangs = Err(Refusal { errno: HANGS as i32, opened: false });
-    Ok(start(&Work::Module)?.versions.unwrap_or(hangs).map(Versions::new))
+    let answer = start(&Work::Module)?;
+    let is_hung = answer.failure.is_some_and(|failure| failure.kind == Kind::Hung);
+    let errno = if is_hung { HANGS } else { DIES };
+    let without_answer = Err(Refusal { errno: errno as i32, opened: false });
+    Ok(answer.versions.unwrap_or(without_answer).map(Versions::new))
 }
 
 /// The libraries that hung when they were loaded, with the failure of each.
