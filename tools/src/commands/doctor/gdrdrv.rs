@@ -67,7 +67,7 @@ impl Module {
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
-        // The library tries the module first. If that hangs, so does the library, even if dma-bufs would be enough.
+        // The library tries the module first. If the module hangs, so does the library, even if dma-bufs would work.
         let needed = backends.need_gdrdrv() || self.versions.as_ref().is_err_and(|why| why.errno == HANGS as i32);
         findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
     }
@@ -206,7 +206,7 @@ fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }
 
-/// Returns the remedy for a failed build, which is an update of a module that is old and does not compile.
+/// Returns the remedy for a failed build of the module. If an old module does not compile, the remedy is to update it.
 fn failed_build(failed: &FailedBuild) -> Advice {
     let is_of_source = failed.error.contains(".c:") || failed.error.contains(".h:");
     match failed.version {
