@@ -93,8 +93,8 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, it
-/// ends its search.
+/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, the
+/// loader ends its search.
 fn is_passed_over(file: &Path) -> bool {
     match file.metadata() {
         Ok(_) => is_foreign(file),
