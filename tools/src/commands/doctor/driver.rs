@@ -212,8 +212,7 @@ fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Findi
     }
 }
 
-/// Returns a text about the first device node of the GPU driver whose mode keeps this user from opening it, and the
-/// remedy.
+/// Returns a text about the first of the GPU driver's device nodes that this user may not open, and the remedy.
 fn closed_node() -> Option<(String, Advice)> {
     let flags = AccessFlags::R_OK | AccessFlags::W_OK;
     let mut nodes = files::matching(Path::new("/dev"), "nvidia");

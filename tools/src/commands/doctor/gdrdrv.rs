@@ -174,7 +174,7 @@ impl Module {
             (Errno::EACCES, _) if is_unmapped(node.uid()) => Remedy::NodeModeHost.into(),
             (Errno::EACCES, _) => Remedy::NodeMode.into(),
             (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
-            // A container's device cgroup refuses with EPERM. Apptainer has none, so passing the node in does not help.
+            // EPERM comes from a container's device cgroup. Apptainer uses none, so its remedy does not fit here.
             (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
             (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
             (Errno::EPERM, _) => Remedy::NodeService.into(),
