@@ -161,7 +161,7 @@ const REMOVED: [(&str, &str); 8] = [
 
 /// Tools that were removed.
 const REMOVED_TOOLS: [&str; 3] = ["checkpoint", "suspend", "resume"];
-/// The advice for users of the removed tools. docs/troubleshooting.md gives the same advice on error messages of CRIU.
+/// The advice for users of the removed tools, which prepared programs for CRIU. docs/troubleshooting.md has it, too.
 const WITHOUT_CHECKPOINTS: &str = "call gdr_unpin_buffer and gdr_close before CRIU's dump, or run that job with the engine's \
     switch for GDRCopy off; `gdrcopy ps` lists the processes that hold pins";
 

@@ -82,7 +82,7 @@ struct Counts {
 
 impl Counts {
     /// Returns the points to measure, each with a direction, a size and an offset: all writes, then all reads. The
-    /// records of results have the same order.
+    /// results have the same order.
     fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
         let mut points = Vec::new();
         for (direction, calls) in [(Direction::Write, self.writes), (Direction::Read, self.reads)] {

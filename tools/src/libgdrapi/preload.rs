@@ -34,8 +34,8 @@ const NEWER: &str = "libgdrcopy_trace_newer.so";
 /// Returns the value of LD_PRELOAD with the objects of `gdrcopy trace`. The objects get all calls of libgdrapi's
 /// functions, except those that a libgdrapi makes itself.
 ///
-/// If the library has functions that the objects lack, `links` is a directory for links. Through these, the program
-/// finds these functions in the library itself, by linking and by dlsym.
+/// If the library has functions that the objects lack, `links` is a directory for links. Through the links, the program
+/// finds those functions in the library itself, by linking and by dlsym.
 pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString> {
     let directory = find()?;
     let mut objects = vec![directory.join(FUNCTIONS), directory.join(PLAIN_NAME)];

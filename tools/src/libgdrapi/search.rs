@@ -93,8 +93,8 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, it
-/// ends its search.
+/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, the
+/// loader ends its search.
 fn is_passed_over(file: &Path) -> bool {
     match file.metadata() {
         Ok(_) => is_foreign(file),
@@ -229,7 +229,7 @@ pub(crate) fn meant() -> Option<PathBuf> {
     None
 }
 
-/// Returns a directory that this user may not search, and in or below which the loader looks for libgdrapi.
+/// Returns a directory that this user may not search: one in which the loader looks for libgdrapi, or one above it.
 pub(crate) fn closed() -> Option<PathBuf> {
     for file in searched(&NAMES).map(|(_, files)| files).concat() {
         if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
@@ -240,8 +240,8 @@ pub(crate) fn closed() -> Option<PathBuf> {
 }
 
 /// Follows the links of a path that cannot be opened. Returns the last link to the file, not counting links to
-/// directories, and the directory at which the way to its target ends. If the links form a loop, returns the path and
-/// its directory.
+/// directories, and the last reachable directory on the way to the link's target. If the links form a loop, returns the
+/// path and its directory.
 pub(crate) fn end_of_links(file: &Path) -> (PathBuf, PathBuf) {
     const MOST_LINKS: usize = 40;
     let file = path::absolute(file).unwrap_or(file.into());

@@ -11,7 +11,7 @@ use crate::cuda::PinnedBuffer;
 /// The value of each byte of the host buffer before a read.
 const POISON: u8 = 0xee;
 
-/// The contents of the host and GPU buffers before the copies of a [`Point`], and those that they must have after.
+/// The contents of the host and GPU buffers before the copies of a [`Point`], and the contents expected after them.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,

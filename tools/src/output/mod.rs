@@ -118,7 +118,7 @@ impl Progress {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// The exit status that a shell reports of a program that SIGPIPE has ended.
+/// The exit status that a shell reports if SIGPIPE has ended a program.
 const CLOSED_PIPE: u8 = 128 + 13;
 
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {

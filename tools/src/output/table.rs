@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use crate::system::bytes::Bytes;
 
-/// Names of columns, each with the name of the JSON field that the column shows. The field's name ends with the unit of
-/// its values. The column shows them in the unit that its own name has in parentheses or, without one, in a unit that
-/// fits.
+/// Names of columns, each with the name of the JSON field that the column shows. A field's name ends with the unit of
+/// its values. If the column's name has a unit in parentheses, the values are shown in that unit.
 pub(crate) type Columns = [(&'static str, &'static str)];
 
 /// A line with the names of columns, and lines with one cell for each name.

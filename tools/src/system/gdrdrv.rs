@@ -107,7 +107,7 @@ fn parse(text: &str) -> Option<Version> {
     Some(Version::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Returns a command that starts `gdrdrv-load`, whose text this program has, so that it need not be installed.
+/// Returns a command that runs the script `gdrdrv-load`. This program contains it, so it need not be installed.
 fn gdrdrv_load() -> Command {
     const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");
     let mut command = Command::new("sh");
@@ -115,8 +115,8 @@ fn gdrdrv_load() -> Command {
     command
 }
 
-/// Returns the exit status of `gdrdrv-load --stale`: 0 if the module was built for another GPU driver than the
-/// installed one, 3 if for another one than the loaded one, which is not installed, and else 1.
+/// Returns the exit status of `gdrdrv-load --stale`: 0 if the module was built for a GPU driver other than the
+/// installed one; 3 if no GPU driver is installed, and the module was built for one other than the loaded; else 1.
 pub(crate) fn stale(kernel: &str) -> Option<i32> {
     gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
 }

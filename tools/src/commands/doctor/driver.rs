@@ -20,7 +20,7 @@ use crate::system::{files, pci};
 /// The first version of CUDA whose dma-bufs can be mapped: 13.3, as the number that CUDA reports.
 const DMABUF_SINCE: i32 = 13030;
 
-/// A BAR1 with fewer bytes than this was not enlarged by Resizable BAR, without which it has at most 256 MiB.
+/// BAR1 has at most 256 MiB without Resizable BAR, and several GiB with it. This size lies between the two.
 const SMALL_BAR1: u64 = 1 << 30;
 
 /// The variable by which CUDA hides GPUs from a program.
@@ -32,7 +32,7 @@ const PASSED_IN: &str = "NVIDIA_VISIBLE_DEVICES";
 /// The variable by which NVIDIA's container toolkit passes parts of the GPU driver into a container.
 const CAPABILITIES: &str = "NVIDIA_DRIVER_CAPABILITIES";
 
-/// Errors of CUDA, with their cause and remedy. For other errors, [`Remedy::CudaError`] names nvidia-smi and the
+/// Errors of CUDA, with their cause and remedy. For other errors, [`Remedy::CudaError`] points to nvidia-smi and the
 /// kernel's log.
 const ERRORS: [(&[i32], &str, Remedy); 13] = [
     (&[2], "the memory of the GPU, or the host's, is full", Remedy::GpuFull),
@@ -126,7 +126,7 @@ pub(super) fn findings(
     findings
 }
 
-/// If the GPU's device nodes were passed in without CUDA, returns the list of the driver's parts that were passed in.
+/// If a container got the GPU's device nodes but not CUDA, returns the list of the driver's parts that it got.
 fn without_compute() -> Option<String> {
     let list = env::var(CAPABILITIES).ok()?;
     let has_compute = list.split(',').any(|part| ["compute", "all"].contains(&part.trim()));
@@ -194,7 +194,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// Returns the list of GPUs that were passed into the container. Returns `None` if they are all, or outside containers.
+/// Returns the list of GPUs that were passed into the container. Returns `None` for all GPUs, and outside containers.
 fn passed_in(container: Option<&Container>) -> Option<String> {
     container?;
     let list = env::var(PASSED_IN).ok()?;
@@ -212,12 +212,11 @@ fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Findi
     }
 }
 
-/// Returns a text about the first device node of the GPU driver whose mode keeps this user from opening it, and the
-/// remedy.
+/// Returns a text about the first of the GPU driver's device nodes that this user may not open, and the remedy.
 fn closed_node() -> Option<(String, Advice)> {
     let flags = AccessFlags::R_OK | AccessFlags::W_OK;
     let mut nodes = files::matching(Path::new("/dev"), "nvidia");
-    // Only nodes that programs with CUDA open are kept. Directories such as /dev/nvidia-caps are left out.
+    // These are the nodes that CUDA opens. Others, and directories such as /dev/nvidia-caps, are left out.
     nodes.retain(|node| {
         let name = node.to_string_lossy();
         let number = name.trim_start_matches("/dev/nvidia");
@@ -277,7 +276,7 @@ fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
     if backends.need_dmabuf() && backends.dmabuf && gpu_maps_dmabufs(gpu) {
         return Finding::warning(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Gdrdrv);
     }
-    // `GpuKind` is advised if no GPU of this computer will do, so the steps for other problems do not help.
+    // `GpuKind` is advised if no GPU of this computer supports RDMA. Steps for other problems do not help then.
     let cause = if other.remedy == Remedy::GpuKind { Cause::Nothing } else { Cause::Itself };
     Finding::problem(SUBJECT, value, other.clone()).caused_by(cause)
 }

@@ -1,4 +1,4 @@
-//! The names and versions of libgdrapi that distributed engines, such as NCCL and UCX, need.
+//! The names and versions of libgdrapi that engines need. An engine is a library or program such as NCCL or UCX.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) struct Engine {
     directory: Option<&'static str>,
     /// The oldest releases of the library and of the kernel module that the engine accepts.
     oldest: [Version; 2],
-    /// True if the engine does not use libgdrapi when the kernel module gdrdrv does not work.
+    /// True if the engine uses libgdrapi only when the kernel module gdrdrv works.
     pub(super) module_only: bool,
     /// True if the engine uses UCX's plugin for GDRCopy. UCX needs the plugin, but NIXL also works without it.
     pub(super) has_plugin: bool,

@@ -1,5 +1,5 @@
-//! Examines this process's container and its limit of open files. Programs started from the same shell have the same.
-//! [`Backends`] states which backends, gdrdrv and dma-bufs, work here.
+//! Examines the container and the limit of open files, which this process shares with programs of the same shell.
+//! [`Backends`] states which backends (gdrdrv and dma-bufs) work here.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -17,21 +17,21 @@ use super::report::Finding;
 pub(super) struct Backends {
     /// True if gdrdrv, the kernel module, works.
     pub(super) gdrdrv: bool,
-    /// True if CUDA maps dma-bufs of at least one GPU.
+    /// True if dma-bufs of at least one GPU can be mapped.
     pub(super) dmabuf: bool,
     /// True if `GDRCOPY_USE_DMABUF_MMAP=1` is set. The library then does not try the module.
     pub(super) dmabuf_forced: bool,
-    /// True if the engine to diagnose (`--for`) does not use libgdrapi when the kernel module does not work.
+    /// True if the engine to diagnose (`--for`) uses libgdrapi only when the kernel module works.
     pub(super) module_only: bool,
 }
 
 impl Backends {
-    /// Returns whether gdrcopy cannot work without the module.
+    /// Returns whether GDRCopy needs the kernel module gdrdrv here.
     pub(super) fn need_gdrdrv(self) -> bool {
         self.module_only || !self.dmabuf && !self.dmabuf_forced
     }
 
-    /// Returns whether gdrcopy cannot work without dma-bufs.
+    /// Returns whether GDRCopy needs dma-bufs here.
     pub(super) fn need_dmabuf(self) -> bool {
         self.dmabuf_forced || !self.gdrdrv && !self.module_only
     }
@@ -78,8 +78,8 @@ pub(super) fn more_files(errno: Errno) -> Remedy {
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,
-    /// A word in the names of the cgroups of process 1 in such a container. It can also be the value of the
-    /// environment variable `container`.
+    /// A word that /proc/1/cgroup contains in such a container. It can also be the value of the environment variable
+    /// `container`.
     mark: &'static str,
     /// An environment variable and a file that only such a container has. Each is an empty text if there is none.
     own: [&'static str; 2],

@@ -67,8 +67,8 @@ impl Module {
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
-        // Unless dma-bufs are forced, the library tries the module first. If that hangs or ends the process, so does the
-        // library, even if dma-bufs would be enough.
+        // Unless dma-bufs are forced, the library tries the module first. If the module hangs or ends the process, so
+        // does the library, even if dma-bufs would work.
         let never_answers =
             self.versions.as_ref().is_err_and(|why| [HANGS, DIES].contains(&Errno::from_raw(why.errno)));
         let needed = backends.need_gdrdrv() || never_answers && !backends.dmabuf_forced;
@@ -177,7 +177,7 @@ impl Module {
             (Errno::EACCES, _) if is_unmapped(node.uid()) => Remedy::NodeModeHost.into(),
             (Errno::EACCES, _) => Remedy::NodeMode.into(),
             (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
-            // A container's device cgroup refuses with EPERM. Apptainer has none, so passing the node in does not help.
+            // EPERM comes from a container's device cgroup. Apptainer uses none, so its remedy does not fit here.
             (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
             (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
             (Errno::EPERM, _) => Remedy::NodeService.into(),
@@ -210,7 +210,7 @@ fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }
 
-/// Returns the remedy for a failed build, which is an update of a module that is old and does not compile.
+/// Returns the remedy for a failed build of the module. If an old module does not compile, the remedy is to update it.
 fn failed_build(failed: &FailedBuild) -> Advice {
     let is_of_source = failed.error.contains(".c:") || failed.error.contains(".h:");
     match failed.version {

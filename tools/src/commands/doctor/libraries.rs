@@ -288,7 +288,7 @@ fn find_in(file: &Path) -> Advice {
     Remedy::LibraryPath.with("directory", file.parent().unwrap_or(Path::new("/")).display())
 }
 
-/// Variables that the library does not read, but other software: build systems, container runtimes, DPDK.
+/// Variables that only other software reads: build systems, container runtimes, DPDK.
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 

@@ -52,13 +52,13 @@ pub(super) const DIES: Errno = Errno::EOWNERDEAD;
 /// The first argument of doctor's child process, in the place of a tool's name. No tool has this name.
 pub(crate) const ARGUMENT: &str = "--doctors-child";
 
-/// The name of the stage of the child's work in which only CUDA is used.
+/// The name of the stage in which doctor's child process uses only CUDA.
 const CUDA: &str = "CUDA";
 
-/// The name of the stage of the child's work in which CUDA copies the memory that the library has mapped.
+/// The name of the stage in which CUDA, in doctor's child process, copies the memory that the library has mapped.
 const CUDA_COPY: &str = "CUDA's copy";
 
-/// The name of the last stage of the child's work, in which its process ends.
+/// The name of the stage in which doctor's child process ends.
 const END: &str = "its end";
 
 /// The number of seconds that the child may spend in a stage of its work, such as a call of the library.
@@ -98,7 +98,7 @@ pub(super) struct Answer {
     /// The kind of mapping that was tested.
     pub(super) mapping: String,
     pub(super) failure: Option<Failure>,
-    /// The text that the child has printed, which has the library's log. It is not part of the written answer.
+    /// The text that the child printed, including the library's log. doctor adds it to the answer of the child.
     #[serde(skip)]
     pub(super) log: String,
 }
@@ -358,8 +358,8 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let mapped = Mapped::step_by_step(library, &buffer, MappingType::Default, |call| answer.next(call));
     let mapped = match mapped {
         Err(_) if answer.stage == "gdr_open" => return Err(Failure::new(Kind::Other, "gdr_open failed")),
-        // An error below must not close the connection. If gdr_close then hung, the report would name it instead of
-        // the call that failed.
+        // If an error below closed the connection, and gdr_close hung, the report would name gdr_close instead of the
+        // call that failed.
         other => ManuallyDrop::new(other?),
     };
     answer.next("gdr_get_attribute")?;

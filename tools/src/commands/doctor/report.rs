@@ -176,7 +176,7 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     }
     steps = chosen(problems, &[Cause::Itself, Cause::Gdrdrv]);
     let dma_bufs = chosen(problems, &[Cause::DmaBuf]);
-    // Either gdrdrv or dma-bufs are enough, so the remedy of dma-bufs is the alternative to that of gdrdrv.
+    // One of gdrdrv and dma-bufs is enough, so the remedy for dma-bufs is an alternative to the one for gdrdrv.
     match chosen(problems, &[Cause::Gdrdrv]).first() {
         Some(of_gdrdrv) => {
             for step in steps.iter_mut().filter(|step| step.advice == of_gdrdrv.advice) {

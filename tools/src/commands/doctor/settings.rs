@@ -25,7 +25,7 @@ enum Rule {
     Transports,
     /// A list of UCX's plugins that contains both cuda and gdrcopy.
     Modules,
-    /// A directory, searched by UCX besides its own directory of plugins, that contains UCX's plugin for GDRCopy.
+    /// A directory that contains UCX's plugin for GDRCopy. UCX searches this directory besides its own.
     Plugins,
     /// A list with at least one of these names, or a list that begins with ^ and does not have all of these names.
     OneOf(&'static [&'static str]),
@@ -100,7 +100,7 @@ fn leaves_one(list: &str, names: &[&str]) -> bool {
     names.iter().any(|name| listed.contains(name) != excluded.is_some())
 }
 
-/// The variables in the environment and in configuration files. `files` has the file of each that a file sets.
+/// Variables from the environment and from configuration files. `files` has, by variable, the file that set it.
 pub(super) struct Settings {
     pub(super) environment: Environment,
     files: BTreeMap<String, PathBuf>,
@@ -135,8 +135,8 @@ impl Settings {
         }
     }
 
-    /// Returns the directory of plugins of the UCX that the loader finds, if it finds one, and the plugin for GDRCopy.
-    /// UCX searches for this plugin there, and in the directory that UCX_MODULE_DIR names.
+    /// Returns the plugin directory of the UCX that the loader finds, if there is one, and the plugin for GDRCopy. UCX
+    /// searches for that plugin in this directory, and in the one that UCX_MODULE_DIR names.
     pub(super) fn plugin(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         let own = search::file_of(LIBUCS).map(|library| library.with_file_name("ucx"));
         let other = self.environment.get("UCX_MODULE_DIR").map(PathBuf::from);

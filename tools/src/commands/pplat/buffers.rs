@@ -57,7 +57,7 @@ impl<'a> Buffers<'a> {
 
     // ---- The CPU's side ----
 
-    /// Sets the flag that the GPU polls to the number of this round, after all earlier writes.
+    /// Writes the number of this round to the flag that the GPU polls. Earlier writes become visible before it.
     pub(super) fn request(&self, round: u32) -> Result<()> {
         match self.exchange.gpu_flag {
             Place::GpuMem => self.method.mapped.write(REQUEST, &round.to_ne_bytes())?,
@@ -118,7 +118,7 @@ impl<'a> Buffers<'a> {
         self.word(STOP).store(1, Ordering::Release);
     }
 
-    /// Returns the number of words of data that the GPU kernel found wrong, which is the second of its two 32-bit
+    /// Returns how many words of data the GPU kernel found wrong. It counts them in the second of its two 32-bit
     /// counters. The GPU kernel must not be running.
     pub(super) fn wrong_on_gpu(&self) -> Result<u64> {
         let mut counters = [0; 8];

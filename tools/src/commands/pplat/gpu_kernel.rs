@@ -120,7 +120,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.buffers.stop();
-        // Errors are ignored, because this cannot return them. `check` and `finish` return those of the GPU kernel.
+        // Errors are ignored, because `drop` cannot return them. `check` and `finish` return those of the GPU kernel.
         let _ = self.kernel.gpu.synchronize();
     }
 }

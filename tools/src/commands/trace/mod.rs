@@ -4,7 +4,7 @@
 //! mod.rs            options; runs the program with the object of tools/trace/ preloaded
 //!   report.rs       statement, processes, tables
 //!     summary.rs    numbers of one process, or of several in sum
-//!       recorded.rs the object's files      sites.rs  names of places in code      functions.rs  calls of libgdrapi
+//!       recorded.rs files that the object wrote   sites.rs names of places in code   functions.rs calls of libgdrapi
 //! ```
 #![forbid(unsafe_code)]
 

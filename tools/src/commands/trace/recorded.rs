@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// The number of parts of a file of counts in which threads count: one for each of the first 32 threads, and one that
-/// all other threads share.
+/// The threads of a process count copies in this many parts of its file: each of the first 32 threads in a part of its
+/// own, and all other threads in the last part.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;
@@ -62,8 +62,8 @@ impl Recorded {
         self.record(PROCESS, 0)
     }
 
-    /// Returns the name of the place in the code at this address. It searches the objects that were loaded when trace.c
-    /// made the record `site` of [`SITES`], or all lists of loaded objects if `site` is `None`.
+    /// Returns the name of the place in the code at this address. It searches the list of objects that were loaded when
+    /// the record `site` of [`SITES`] began, or all such lists if `site` is `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,
@@ -102,7 +102,7 @@ pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterat
         for number in at.clone() {
             let record: [u64; N] = process.record(of, number);
             for word in 0..N {
-                sums[word] = sums[word].wrapping_add(record[word]); // Sums of addresses overflow; none is used.
+                sums[word] = sums[word].wrapping_add(record[word]); // Sums of addresses can overflow, but are not used.
             }
         }
     }

@@ -46,7 +46,7 @@ pub(super) struct Pairs<'a> {
     /// The CPUs that tune may run on.
     pub(super) allowed: &'a [usize],
     pub(super) limit: Limit<'a>,
-    /// A pair that takes longer than this counts as one that hangs.
+    /// A pair of processes that takes longer than this counts as one that hangs.
     pub(super) longest: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Measured {
         Measured { messages: Vec::new(), notes: vec![note] }
     }
 
-    /// Adds the times that a pair has measured to the messages of its route.
+    /// Adds the times that a pair of processes has measured to the messages of its route.
     fn add(&mut self, route: &str, mode: Mode, times: &Times) {
         for row in &mut self.messages {
             for &(size, ns) in times {
@@ -75,8 +75,8 @@ impl Measured {
 }
 
 impl Pairs<'_> {
-    /// Runs pairs of all routes and modes in turn, until the time is over. `model` has the settings that describe
-    /// the measured mapping to UCX.
+    /// Runs pairs of processes for all routes and modes in turn, until the time is over. `model` has the settings that
+    /// describe the measured mapping to UCX.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
         let routes = routes(setup);
         let mut measured = Measured::default();
@@ -123,8 +123,8 @@ impl Pairs<'_> {
         Ok(measured)
     }
 
-    /// Runs a pair. Returns the times that it has measured and, if sizes are missing, the reason. Only errors of tune
-    /// itself, and Ctrl-C, are returned as `Err`.
+    /// Runs a pair of processes. Returns the times that it measured and, if sizes are missing, the reason. Only errors
+    /// of tune itself, and Ctrl-C, are returned as `Err`.
     fn pair(&self, route: &Route, settings: &[Setting]) -> Result<(Times, Option<String>)> {
         let mut list = tempfile::NamedTempFile::new()?;
         let mut tests = String::new();
@@ -154,7 +154,7 @@ impl Pairs<'_> {
         Ok((times, failure))
     }
 
-    /// Runs a pair, and adds what its client prints to `output`.
+    /// Runs a pair of processes, and appends the output of the client to `output`.
     fn run(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit, output: &mut String) -> Result<()> {
         let (mut server, port) = self.server(route, settings, tests, limit)?;
         let mut client = self.start(1, route, settings, tests, port)?;

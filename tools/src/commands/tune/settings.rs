@@ -12,9 +12,9 @@ pub(super) const BANDWIDTH: &str = "UCX_GDR_COPY_BW";
 pub(super) const LATENCY: &str = "UCX_GDR_COPY_LAT";
 pub(super) const THRESHOLD: &str = "UCX_RNDV_THRESH";
 
-/// The smaller of the two sizes of copies from whose times the latency and the bandwidth are computed.
+/// The smaller size of copies. The latency and the bandwidth are computed from the times of copies of two sizes.
 const SMALLEST: usize = 8;
-/// The larger of the two sizes of copies from whose times the latency and the bandwidth are computed.
+/// The larger size of copies. The latency and the bandwidth are computed from the times of copies of two sizes.
 const LARGEST: usize = 65536;
 
 /// Returns the copies to measure: both sizes in both directions.

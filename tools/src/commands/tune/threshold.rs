@@ -74,8 +74,8 @@ pub(super) enum Choice {
     Default(usize),
 }
 
-/// Chooses the largest threshold for rendezvous with which some message gets faster than with the model, none gets
-/// slower than by default, and eager messages of GPU memory take no longer than by rendezvous. If there is no such
+/// Chooses the largest threshold for rendezvous with which some messages are faster than with the model, and none are
+/// slower than by default. Eager messages of GPU memory must not be slower than by rendezvous. If there is no such
 /// threshold, it chooses the model, or UCX's built-in numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();

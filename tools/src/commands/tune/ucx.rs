@@ -23,7 +23,7 @@ pub(super) struct Facts {
     pub(super) version: String,
     /// True if UCX has variables for the bandwidth and the latency of gdr_copy.
     pub(super) has_model: bool,
-    /// True if UCX can be given a threshold for rendezvous that only counts for messages within a node.
+    /// True if UCX accepts a threshold for rendezvous that is only for messages within a node.
     pub(super) has_intra: bool,
     /// True if UCX's transport gdr_copy works here.
     pub(super) has_gdr_copy: bool,
