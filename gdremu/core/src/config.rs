@@ -233,8 +233,8 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// A process that launches a GPU kernel that gdremu does not run exits with this status. If this process is a child
-    /// of the program, and the program succeeds, gdremu exits with this status, too.
+    /// The exit status of a process that launches a GPU kernel which gdremu does not run. If the process is a child of
+    /// the program that gdremu has started, and that program succeeds, gdremu exits with this status, too.
     Exit(u8),
     Warn,
 }

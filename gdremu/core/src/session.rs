@@ -4,7 +4,7 @@
 //! The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of a new record and holds a lock on it. So
 //! Linux tracks every use of the open device (dups, forked children, receivers over a socket, mappings, and processes
 //! that were killed). The lock is free exactly when the last of them is gone. The *size* of a device's record is set to
-//! the number of page tables that the device has pinned.
+//! the number of the device's pins that still hold memory.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Libraries that programs load as the CUDA runtime. build.rs makes them. They have no code, because a preloaded
-/// library has the functions.
+/// Libraries that programs load as the CUDA runtime. build.rs makes them. They have no code, because the library that
+/// gdremu preloads has the runtime's functions.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.12", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12"))),
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
@@ -34,7 +34,7 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// True for an exported dma-buf. Locks on its record are shared locks, because a descriptor that is opened through
+    /// True for an exported dma-buf. Locks on its file are shared locks, because a descriptor that is opened through
     /// /proc/PID/fd needs a lock of its own.
     is_export: bool,
 }
@@ -125,7 +125,7 @@ impl Session {
         Record { path: self.exports().join(name), is_export: true }
     }
 
-    /// Returns the number of page tables that all processes have pinned. A program reads it from
+    /// Returns the number of pins, in all processes, that still hold memory. Programs read it from
     /// /proc/driver/gdrdrv/nv_get_pages_refcount.
     pub fn refcount(&self) -> u64 {
         self.records().iter().map(|record| if record.is_open() { record.pins() } else { 0 }).sum()

@@ -297,15 +297,15 @@ impl Cuda {
         Ok(minor.trim().parse().unwrap_or(gpu as u32))
     }
 
-    /// Waits for the work of a GPU in the calling thread's context, or in the primary context if the thread has none.
+    /// Waits until a GPU has done the work of the thread's current context (the GPU's primary one if there is none).
     pub(crate) fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
         // SAFETY: the call only waits.
         let waited = self.in_context(gpu, || check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() }));
         waited.map_err(|failure| failure.status as Status)
     }
 
-    /// Runs `work` in the thread's current CUDA context. If there is none, makes the GPU's primary context current for
-    /// that time.
+    /// Runs `work` in the thread's current CUDA context. If there is none, makes the GPU's primary one current while
+    /// `work` runs.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
         // SAFETY: the pointers are to live local variables, and the retained context is released below.

@@ -12,8 +12,8 @@ use crate::{gpus, replaced, state};
 /// The CUresult CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 const NO_LIBCUDA: Status = 303;
 
-/// Runs the body of a replaced function, which gets the real functions. Fails without running it if gdremu's option
-/// `--fault` makes this call fail.
+/// Passes the real functions to `body`, the body of a replaced function. If gdremu's option `--fault` makes this call
+/// fail, returns the error and does not run `body`.
 fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
     // The lock that `enter` takes is held here, because only then does our dlsym find the real functions.
@@ -93,8 +93,8 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
 
 const SYNC_MEMOPS: u32 = 6;
 
-/// Accepts the attribute SYNC_MEMOPS for buffers of the replaced cuMemAlloc. Their memory is from cuMemMap, for
-/// which CUDA refuses the attribute, so programs would fail. Small copies stay asynchronous, see `gdremu/README.md`.
+/// Accepts the attribute SYNC_MEMOPS, without effect, for buffers of the replaced cuMemAlloc. Their memory is from
+/// cuMemMap, for which CUDA refuses the attribute, so programs would fail otherwise. See also `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {

@@ -18,7 +18,7 @@ mod provider;
 mod replaced;
 mod rm;
 
-// Using gdremu_preload also links the libc hooks that it exports into this library.
+// Using gdremu_preload also links its hooks of libc functions into this library.
 use gdremu_core::config;
 use gdremu_preload::state::{self, Guard};
 

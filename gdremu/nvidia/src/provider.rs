@@ -83,7 +83,7 @@ impl NvidiaProvider {
         let offset = va - allocation.base;
         let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens) || !len.is_multiple_of(GPU_PAGE);
         let mut pages = (va..va.saturating_add(len)).step_by(GPU_PAGE as usize);
-        // As with the GPU driver, a range must be inside one allocation, and each of its pages must have a live buffer.
+        // Like the GPU driver, this refuses a range that exceeds an allocation, or a page whose buffers were all freed.
         if is_wrong || len > allocation.len - offset || pages.any(|page| self.buffers.is_dead(page)) {
             return Err(Failure::refused(NOT_GPU_MEMORY, 0));
         }

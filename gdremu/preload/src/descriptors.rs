@@ -35,8 +35,8 @@ pub(crate) enum Kind {
 struct Made {
     kind: Kind,
     record: Record,
-    /// While the program maps the device, a page of the file behind its descriptor is mapped at this address. So that
-    /// file stays open even if the program closes the descriptor, as a real device does while it is mapped.
+    /// While the program maps the device, a page of the file behind its descriptor is mapped at this address. This
+    /// keeps the file open even if the program closes the descriptor, as a real device stays open while it is mapped.
     anchor: Option<usize>,
     /// True if the parent process made the descriptor. Then the parent, not this process, frees the memory.
     inherited: bool,
@@ -44,8 +44,8 @@ struct Made {
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// This is not a HashMap, because that needs random keys, and glibc 2.41 maps memory to make them. In programs with
-    /// a limit of locked memory, that may fail.
+    /// This is not a HashMap, because that needs random keys, and glibc 2.41 maps memory to make them. After
+    /// mlockall, that fails if the limit of locked memory is reached.
     made: BTreeMap<Identity, Made>,
 }
 
@@ -96,7 +96,7 @@ impl Descriptors {
         })
     }
 
-    /// Keeps a dma-buf that another process exported in use while this process maps it, by [`Self::anchor`].
+    /// Keeps another process's dma-buf in use while this process maps it, by [`Self::anchor`].
     pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
         let path = path_of(fd).unwrap_or_default();
         if let Some((session, name)) = Session::of_export(&path) {
@@ -154,8 +154,8 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Forgets a device or dma-buf that this process no longer maps. Keeps those that the parent made, and those that
-    /// this process made while any process has them open.
+    /// Forgets a device or dma-buf that this process no longer maps, except if the parent made it, or if this process
+    /// made it and some process still has it open.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {

@@ -23,7 +23,7 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().calls.take().as_ptr()
 }
 
-/// Returns the number of pins. With the real gdrdrv, returns -1 if its file in /proc cannot be read.
+/// Returns the number of pins. With the real gdrdrv, reads it from /proc, and returns -1 if that fails.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
         return std::fs::read_to_string(REFCOUNT).unwrap_or_default().trim().parse().unwrap_or(-1);

@@ -1,13 +1,13 @@
 //! Hints by which the hooks of libc functions recognize, without a lock, calls that do not concern the emulation.
 #![forbid(unsafe_code)]
 
-/// Descriptors that may be emulated devices or dma-bufs. Only fstat identifies those surely, because programs can also
-/// open and close descriptors by calls without a hook.
+/// Descriptors that hooks have noted as emulated (devices, dma-bufs, files with the number of pins). Only fstat shows
+/// what a descriptor is now, because programs can also open and close descriptors by calls without a hook.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Linux gives a process at most this many descriptors by default. Higher ones always count as possible devices.
+    /// The default of fs.nr_open, Linux's limit of descriptors per process. Every higher one may be emulated.
     const MAX: usize = 1 << 20;
 
     static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];
@@ -41,7 +41,7 @@ pub(crate) mod device_fds {
     }
 }
 
-/// The lowest and the highest address at which pins are mapped. Other memory may be mapped between them.
+/// The lowest and the highest address at which pins or dma-bufs are mapped. Other memory may lie in between.
 pub(crate) mod mapped_range {
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -129,8 +129,8 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// Defines a function for each hooked name, which returns the function that programs would call without gdremu: the
-/// next definition of the name in the order in which the loader searches libraries.
+/// For each hooked name, defines a function that returns the address which programs would call without gdremu: that of
+/// the next definition of the name in the order in which the loader searches libraries.
 macro_rules! next {
     ($_next:ident; $($($name:ident),* ($($arguments:tt)*) -> $result:ty => $_body:expr;)*) => {
         $(next! { @each ($($arguments)*) $result, $($name)* })*
@@ -157,7 +157,7 @@ macro_rules! next {
 
 hooks!(next);
 
-/// Looks up the real definitions of the most frequent functions, so that later calls need no lookup.
+/// Looks up the functions that programs call most, so that their first calls need no lookup.
 pub(crate) fn warm_up() {
     let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl(), read());
 }

@@ -61,7 +61,7 @@ impl EmulatedProcess {
         })
     }
 
-    /// Runs an ioctl, whose number has the type byte of gdrdrv's commands, on a device that this process opened.
+    /// Runs an ioctl on a device that this process opened. `number` has the type byte of gdrdrv's commands.
     pub(crate) fn ioctl(&mut self, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let command = Command::from_number(number);
         let name = match command {
@@ -159,7 +159,7 @@ impl EmulatedProcess {
         exported
     }
 
-    /// Runs a call that ends all mappings in an address range, such as munmap. Then forgets the mappings of pins there.
+    /// Runs a call that ends all mappings in an address range, such as munmap. Then records that the range is unmapped.
     pub(crate) fn take_away(
         &mut self,
         name: &'static str,
@@ -190,7 +190,7 @@ impl EmulatedProcess {
         self.publish_bounds();
     }
 
-    /// Publishes the lowest and highest mapped address, so that hooks need no lock for calls outside this range.
+    /// Publishes the bounds of all mapped GPU memory, so that hooks need no lock for calls outside this range.
     fn publish_bounds(&self) {
         mapped_range::set(self.driver.vmas.bounds());
     }

@@ -5,7 +5,7 @@ use gdremu_core::config::Unsupported;
 use crate::state;
 
 /// Prints the name of a GPU kernel that gdremu does not run, and why, once per name and process. Then ends the process,
-/// except with gdremu's option `--unsupported warn`. Must not be called while the thread holds the lock of [`state`].
+/// except with gdremu's option `--unsupported warn`. The calling thread must not hold the lock of [`state`].
 pub fn kernel(name: &str, why: &str) {
     let mut process = state::lock();
     let action = process.config.unsupported;

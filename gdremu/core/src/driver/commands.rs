@@ -94,8 +94,8 @@ impl Call<'_> {
         }
         let ragged_size = end - va;
         let pinned_size = ragged_size.next_multiple_of(GPU_PAGE);
-        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. Only --driver-version has this patch number. The
-        // program does not get it, because gdrdrv 2.4.2 reports version 2.4.
+        // gdrdrv 2.4.2 and later round pins out to whole GPU pages. The patch number comes from
+        // --driver-version. Programs never see it, because gdrdrv 2.4.2 reports version 2.4.
         let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
         let mapped_size = if rounds_out { pinned_size } else { ragged_size };
         if config.p2p_dummy {

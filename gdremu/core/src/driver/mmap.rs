@@ -103,8 +103,8 @@ impl Driver {
 
     /// Marks a pin as unmapped after a part of its mapping, or all of it, has ended, as gdrdrv does.
     fn closed(&mut self, shown: Shown) {
-        // This emulates a defect of gdrdrv 2.4 and later. When a mapping ends, gdrdrv looks up its pin by the pin's
-        // handle. If this pin has ended before, gdrdrv may find a different pin and mark that one as unmapped.
+        // This emulates a defect of gdrdrv 2.4 and later. When a mapping ends, gdrdrv looks up its pin by the
+        // handle. If the pin has ended before, gdrdrv finds the oldest pin instead, and marks that one as unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
             && let Ok(file) = self.file(shown.file)

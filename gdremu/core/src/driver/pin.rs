@@ -66,7 +66,7 @@ impl Pins {
     }
 
     fn position(&self, handle: u64) -> Result<usize, Errno> {
-        // Before gdrdrv 2.4, several pins can have one handle. gdrdrv searches its list from the newest pin on.
+        // Before gdrdrv 2.4, several pins can have the same handle. gdrdrv searches its list from the newest pin on.
         match self.list.iter().rposition(|pin| pin.handle == handle) {
             Some(i) => Ok(i),
             None if self.or_oldest && !self.list.is_empty() => Ok(0),

@@ -22,7 +22,7 @@ pub struct PageTable {
     pub va: u64,
     /// The length in bytes, a multiple of [`GPU_PAGE`](super::physical::GPU_PAGE).
     pub len: u64,
-    /// The physical memory, in address order.
+    /// The physical memory, in the order of its device addresses.
     pub runs: Vec<Run>,
     pub(super) persistent: bool,
 }
@@ -229,7 +229,7 @@ impl Memory {
     }
 
     /// Returns the physical memory behind `[va, va + len)` for a copy or fill. All of it must be in one buffer, or in
-    /// adjacent mappings of cuMemMap to which some GPU has at least the access `need`.
+    /// adjacent mappings of cuMemMap. Each mapping must give at least one GPU the access `need` or more.
     pub fn translate(&self, va: u64, len: u64, need: Access) -> Result<Vec<Run>, Error> {
         if len == 0 {
             return Ok(Vec::new());
@@ -245,7 +245,7 @@ impl Memory {
     }
 
     /// Returns the physical memory of `[va, va + len)`. Fails if part of the range is not mapped. Calls `allowed` with
-    /// each mapping in the range and the GPU of its memory, and also fails if that returns false.
+    /// each mapping in the range and the GPU of its memory, and also fails if `allowed` returns false.
     pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
         let end = end_of(va, len)?;
         let mut runs = Vec::new();

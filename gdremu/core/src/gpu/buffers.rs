@@ -123,7 +123,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         Some(self.blocks.range(..=va).next_back()?.1.kind)
     }
 
-    /// Returns whether an address is that of a GPU page in a block, and no live buffer has a byte in the page.
+    /// Returns whether the GPU page at an address is part of a block, but contains no byte of a live buffer.
     pub fn is_dead(&self, page: u64) -> bool {
         match self.blocks.range(..=page).next_back() {
             Some((base, block)) if page - base < block.len => !self.is_live(page),

@@ -150,7 +150,7 @@ impl HostProvider {
         runs.into_iter().map(|run| self.span(run)).collect()
     }
 
-    /// Returns the file, and the offset in it, at which other processes find the memory of a live buffer.
+    /// Describes a live buffer, so that other processes find its memory in the file that holds it.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
         let place = self.memory.place(base).ok_or(Error::Invalid)?;
         let run = self.memory.translate(base, place.len, Access::Read)?[0];

@@ -61,7 +61,7 @@ pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
 /// Reserves `len` bytes of address space that start at a multiple of `align`. Both are multiples of the page size. The
 /// range has no memory, and every access raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
-    // Linux aligns mappings to pages only. What lies before and behind the aligned part is unmapped again.
+    // Linux aligns mappings to pages only. The parts before and behind the aligned part are unmapped again.
     let with_slack = len.saturating_add(align - page_size());
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: no address is requested, so nothing is replaced.
@@ -142,7 +142,7 @@ pub fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// A mapping of GPU memory for the emulator's own copies. It stays, whatever the program maps or frees.
+/// A mapping of GPU memory for the emulator's own copies, separate from the mappings that the program makes.
 pub(super) struct View {
     addr: usize,
     len: usize,

@@ -22,9 +22,9 @@ impl Memory {
         self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
-    /// Keeps `[va, va + len)`, whole pages of `page` bytes, allocated for a dma-buf, as a persistent pin does. It needs
-    /// less than a pin: one byte of the range in a live buffer or VMM mapping, and no GPUDirect capability. On an H200,
-    /// NVIDIA's driver 580 exports all of a 2 MiB block that holds one 4 KiB buffer, and all VMM and pool memory.
+    /// Pins `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. One byte of the range in a live buffer or VMM
+    /// mapping is enough, and GPUDirect capability is not needed: on an H200, NVIDIA's driver 580 exports a whole 2 MiB
+    /// block that holds one 4 KiB buffer, and all VMM and pool memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
@@ -74,7 +74,7 @@ impl Memory {
         }
     }
 
-    /// Returns the pinned bytes of a GPU. Bytes that are pinned twice count twice.
+    /// Returns the pinned and exported bytes of a GPU. Bytes that are pinned or exported twice count twice.
     pub fn pinned_bytes(&self, gpu: usize) -> u64 {
         let of_gpu = self.pins.values().filter(|table| table.runs[0].gpu == gpu);
         of_gpu.map(|table| table.len).sum()

@@ -89,7 +89,7 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
     if mapped_range::may_touch(addr, len) { take_away("munmap", addr, len, next) } else { next() }
 }
 
-/// Makes a call that ends all mappings in an address range. If pins are mapped there, also records the call.
+/// Makes a call that ends all mappings in an address range. If GPU memory is mapped there, also records the call.
 fn take_away(name: &'static str, addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     match state::enter() {
         Some(mut process) if process.driver.vmas.touches(addr, len) => {

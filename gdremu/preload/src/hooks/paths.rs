@@ -16,8 +16,8 @@ pub(super) enum Place {
     /// /proc/driver/gdrdrv/nv_get_pages_refcount. Calls that only look at it, such as stat, get this path of a file in
     /// gdremu's temporary directory instead.
     Refcount(CString),
-    /// An emulated file below /proc or /sys, by its path in gdremu's temporary directory. If the emulated gdrdrv does
-    /// not have a file, there is none at this path.
+    /// An emulated file below /proc or /sys, by its path in gdremu's temporary directory. Nothing is at
+    /// this path if the program asks for a file that the emulated gdrdrv does not have.
     Emulated(CString),
     Real,
 }
