@@ -71,8 +71,8 @@ pub struct MappedSlice<'m> {
     region: PhantomData<&'m Region>,
 }
 
-// SAFETY: the addresses are valid in every thread. Accesses are atomic or in assembly. Accesses wider than a word may
-// be volatile, but this memory is not a Rust allocation. So accesses of several threads are not a data race.
+// SAFETY: the addresses are valid in every thread. Accesses are atomic or in assembly. Those wider than a word may
+// also be volatile. That is no data race here, because this memory is not a Rust allocation.
 unsafe impl Send for MappedSlice<'_> {}
 // SAFETY: for the same reasons as `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
@@ -257,7 +257,7 @@ impl<'m> MappedSlice<'m> {
     /// takes less time than many calls of [`Batch::write`](crate::Batch::write), whose arguments also fill the CPU's
     /// store buffer.
     ///
-    /// A word that must be one store has to be an item of its own, naturally aligned.
+    /// An item that is one naturally aligned word is written by a single store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside this slice,

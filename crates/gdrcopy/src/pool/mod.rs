@@ -78,7 +78,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Chunks {
     shared: Vec<Arc<Chunk>>,
-    /// The chunks of large buffers, which have one buffer each. Only this buffer keeps its chunk alive.
+    /// The chunks of large buffers. Each chunk has one buffer, and only this buffer keeps the chunk alive.
     own: Vec<Weak<Chunk>>,
 }
 
