@@ -43,8 +43,8 @@ pub(super) fn start_and_len(
 /// A range of mapped GPU memory, borrowed from its mapping.
 ///
 /// A slice is a pointer and a length, so copying a slice copies no memory. Threads may use one slice at the same time.
-/// If they write the same bytes, or one writes bytes that another reads, the result is a mix of both. Words of 1, 2, 4
-/// or 8 naturally aligned bytes stay whole.
+/// If two threads write the same bytes, a mix of both stays. If one writes while another reads, the reader gets a mix
+/// of old and new bytes. Words of 1, 2, 4 or 8 naturally aligned bytes stay whole.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -179,7 +179,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Copies the GPU memory from byte `offset` on to `dst`. The copy is an acquire, and the bytes are no older than
+    /// Fills `dst` with the GPU memory from byte `offset` on. The copy is an acquire, and the bytes are no older than
     /// the call.
     ///
     /// A copy of 1, 2, 4 or 8 naturally aligned bytes is a single load.
@@ -215,7 +215,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Copies `len` bytes from byte `offset` on into a new vector, as [`MappedSlice::read`] does.
+    /// Returns a new vector with the `len` bytes from byte `offset` on, read as by [`MappedSlice::read`].
     ///
     /// # Errors
     /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); then nothing is read.

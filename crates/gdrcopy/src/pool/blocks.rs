@@ -17,7 +17,7 @@ pub(super) const LARGE: u64 = 2 << 20;
 pub(crate) struct Block {
     /// The device address of the block's first byte.
     pub(crate) start: u64,
-    /// The size in bytes. It is a multiple of `LINE` in a shared page, and otherwise a multiple of the size of a page.
+    /// The size in bytes. It is a multiple of `LINE` if the block shares a page, and otherwise of the size of a page.
     pub(crate) len: u64,
 }
 

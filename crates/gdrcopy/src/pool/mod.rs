@@ -31,7 +31,7 @@ use chunk::Chunk;
 
 /// Hands out small buffers of GPU memory that is pinned and mapped in large chunks.
 ///
-/// A pin takes system calls and at least one GPU page of 64 KiB of BAR1. A buffer of a pool takes 64 bytes and a lock.
+/// A pin takes system calls, and at least 64 KiB (a GPU page) of BAR1. A buffer of a pool takes 64 bytes and a lock.
 /// Threads share the pool by reference.
 ///
 /// | buffer | memory |
