@@ -1,8 +1,8 @@
 //! Shares GPU memory with a process that has no CUDA.
 //!
 //! A client exports memory as a dma-buf. A daemon maps the dma-buf and answers in the memory. The daemon uses neither
-//! CUDA nor gdrdrv. Here the client starts the daemon, and passes the descriptor as its standard input. A daemon that
-//! runs already gets the descriptor over a Unix socket (SCM_RIGHTS). Sharing needs CUDA 13.3.
+//! CUDA nor gdrdrv. Here the client starts the daemon, and passes the descriptor as its standard input. If the daemon
+//! runs already, pass it the descriptor over a Unix socket (SCM_RIGHTS). Sharing needs CUDA 13.3.
 //!
 //! Run it without a GPU with `gdremu --profile dmabuf -- target/debug/examples/share_memory`.
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run_client() -> Result<(), Box<dyn Error>> {
     let memory = Gdr::open()?.map_owned(CudaAllocator::new(0)?.allocate(SIZE)?, MapOptions::default())?;
     memory.write(0, b"asked")?;
-    // With FORCE_PCIE, the daemon's mapping is write-combining on every platform, so the daemon knows the type.
+    // With FORCE_PCIE, the daemon's mapping is write-combining on every platform, so no type is passed to it.
     let exported = export_dma_buf(memory.device_address(), SIZE, PinFlags::FORCE_PCIE)?;
     let daemon = Command::new(std::env::current_exe()?)
         .arg(exported.offset.to_string())

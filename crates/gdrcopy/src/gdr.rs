@@ -139,7 +139,7 @@ pub struct GdrOptions {
 }
 
 impl GdrOptions {
-    /// Pins and maps GPU memory by this backend. Only [`Backend::Auto`], the default, tries another if the first fails.
+    /// Sets the backend, which pins and maps GPU memory. Only [`Backend::Auto`], the default, tries more than one.
     pub fn backend(mut self, backend: Backend) -> GdrOptions {
         self.raw.backend = backend;
         self

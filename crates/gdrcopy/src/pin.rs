@@ -151,8 +151,8 @@ impl Pin {
 /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
 /// [`GdrError::Descriptors`](crate::GdrError::Descriptors) if too few file descriptors are left;
 /// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, which is `EINVAL` for host memory, for managed memory,
-/// and if the pages around the bytes are not of the same allocation. Memory of CUDA's pools can be exported, although
-/// it cannot be pinned.
+/// and if the pages that contain the bytes do not all belong to one allocation. Memory of CUDA's pools can be exported,
+/// although it cannot be pinned.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

@@ -97,7 +97,7 @@ impl Cuda {
         bytes
     }
 
-    /// Writes GPU memory by a copy of CUDA.
+    /// Writes `bytes` to GPU memory, copied by CUDA.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
         // SAFETY: the signature is that of the CUDA driver API, and the host range is `bytes`.
         unsafe {
@@ -125,11 +125,11 @@ impl Cuda {
         kernel
     }
 
-    /// Starts one block of a GPU kernel. Each parameter is a `u64`, or a `u32` in the lower half of one.
+    /// Starts one block of a GPU kernel. Each element of `parameters` is a `u64`, or has a `u32` in its lower half.
     ///
     /// # Safety
-    /// The parameters are those that the GPU kernel declares, and it may use the memory that they point to until it
-    /// ends.
+    /// The parameters have the number and types that the GPU kernel declares. The memory that they point to stays valid
+    /// until the GPU kernel ends.
     pub(crate) unsafe fn launch(&self, kernel: &Kernel, threads: u32, parameters: &[u64]) {
         let places = parameters.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast());
         let mut places: Vec<*mut c_void> = places.collect();

@@ -26,10 +26,10 @@ impl<'m> MappedSlice<'m> {
 
 /// Writes that are pushed out together. [`MappedSlice::batch`] starts a batch.
 ///
-/// Each write makes its stores at once. The stores have no order among each other, and the CPU combines those to the
-/// same cache line of 64 bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says that
-/// the data of a batch is there must be written after the commit. A word that must be one store has to be a write of
-/// its own, naturally aligned. [`MappedSlice::write_many`] makes writes that are all known at the start, in less time.
+/// Each write makes its stores immediately. The stores have no order among each other, and the CPU combines those to
+/// the same cache line of 64 bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says
+/// that the data of a batch is there must be written after the commit. A write of one naturally aligned word is a
+/// single store. [`MappedSlice::write_many`] makes writes that are all known at the start, in less time.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

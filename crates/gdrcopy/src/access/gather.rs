@@ -13,8 +13,8 @@ use crate::access::word::Word;
 /// Words in different places, of any mappings, that are read together.
 ///
 /// One fence comes before all loads. The loads overlap on write-combining memory, so polling 64 flags takes a small
-/// multiple of the time for one. These are streaming loads, because plain loads never overlap. A streaming load reads
-/// the cache line of 64 bytes that holds the word, or the part of this line that holds the word. On device memory, and
+/// multiple of the time for one. The loads are streaming loads, because plain loads never overlap. A streaming load
+/// reads the cache line of 64 bytes that holds the word, or the part of this line that holds it. On device memory, and
 /// with the copy routine `portable`, the loads are plain, and each takes a round trip.
 ///
 /// # Where to put flags
@@ -36,8 +36,8 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: unless `owner` is `None`, the process `owner` has mapped all words, and all may be accessed like
-    /// memory of the type `accessed_as`.
+    /// Invariant: all words may be accessed like memory of the type `accessed_as`. The process `owner` has mapped all
+    /// of them, unless `owner` is `None`.
     words: Box<[Word<'m, T>]>,
     accessed_as: MappingType,
     /// The process that collected the words, or `None` if another process has mapped one of them.

@@ -43,8 +43,8 @@ pub(super) fn start_and_len(
 /// A range of mapped GPU memory, borrowed from its mapping.
 ///
 /// A slice is a pointer and a length, so copying a slice copies no memory. Threads may use one slice at the same time.
-/// If they write the same bytes, or one writes bytes that another reads, the result is a mix of both. Words of 1, 2, 4
-/// or 8 naturally aligned bytes stay whole.
+/// If two threads write the same bytes, a mix of both stays. If one writes while another reads, the reader gets a mix
+/// of old and new bytes. Words of 1, 2, 4 or 8 naturally aligned bytes stay whole.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -71,8 +71,8 @@ pub struct MappedSlice<'m> {
     region: PhantomData<&'m Region>,
 }
 
-// SAFETY: the addresses are valid in every thread. Accesses are atomic or in assembly. Accesses wider than a word may
-// be volatile, but this memory is not a Rust allocation. So accesses of several threads are not a data race.
+// SAFETY: the addresses are valid in every thread. Accesses are atomic or in assembly. Those wider than a word may
+// also be volatile. That is no data race here, because this memory is not a Rust allocation.
 unsafe impl Send for MappedSlice<'_> {}
 // SAFETY: for the same reasons as `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
@@ -179,7 +179,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Copies the GPU memory from byte `offset` on to `dst`. The copy is an acquire, and the bytes are no older than
+    /// Fills `dst` with the GPU memory from byte `offset` on. The copy is an acquire, and the bytes are no older than
     /// the call.
     ///
     /// A copy of 1, 2, 4 or 8 naturally aligned bytes is a single load.
@@ -215,7 +215,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Copies `len` bytes from byte `offset` on into a new vector, as [`MappedSlice::read`] does.
+    /// Returns a new vector with the `len` bytes from byte `offset` on, read as by [`MappedSlice::read`].
     ///
     /// # Errors
     /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); then nothing is read.
@@ -257,7 +257,7 @@ impl<'m> MappedSlice<'m> {
     /// takes less time than many calls of [`Batch::write`](crate::Batch::write), whose arguments also fill the CPU's
     /// store buffer.
     ///
-    /// A word that must be one store has to be an item of its own, naturally aligned.
+    /// An item that is one naturally aligned word is written by a single store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside this slice,

@@ -14,10 +14,10 @@ use gdrcopy_core::error::of_cuda;
 /// [`Pool::of_memory`](crate::Pool::of_memory).
 ///
 /// If the GPU supports memory pools, the slices of `CudaStream::alloc`, `alloc_zeros` and `clone_htod` cannot be
-/// pinned. They are in CUDA's asynchronous pool, so pinning them fails with `EINVAL`. [`CudarcAllocator`] allocates
-/// memory that can be pinned; so do `cudarc::driver::result::malloc_sync` and `CudaStream::upgrade_device_ptr`.
-// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches the bytes only by a reference to the slice, and its new
-// owner gives out no reference. Once the slice is given back, any bytes are valid values of a `Pod`.
+/// pinned. They are in CUDA's asynchronous pool, so pinning them fails with `EINVAL`. [`CudarcAllocator`] makes slices
+/// that can be pinned; so does `CudaStream::upgrade_device_ptr` from memory of `cudarc::driver::result::malloc_sync`.
+// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches the bytes only by a reference to the slice, and the
+// mapping or pool that owns the slice gives out none. Once it gives the slice back, any bytes are valid for a `Pod`.
 unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
     fn address(&self) -> u64 {
         self.device_ptr(self.stream()).0
@@ -29,7 +29,7 @@ unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
 }
 
 /// Allocates `CudaSlice<u8>` in the context of a stream by cuMemAlloc, so that the slices can be pinned. cudarc frees
-/// them in the order of the stream if the GPU supports memory pools, and otherwise by cuMemFree.
+/// them by cuMemFreeAsync in this stream if the GPU supports memory pools, and otherwise by cuMemFree.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -46,8 +46,8 @@ pub struct CudarcAllocator {
 }
 
 impl CudarcAllocator {
-    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, the memory
-    /// is freed in the order of this stream.
+    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, the stream
+    /// also frees the memory, after its earlier work.
     pub fn new(stream: Arc<CudaStream>) -> CudarcAllocator {
         CudarcAllocator { stream }
     }

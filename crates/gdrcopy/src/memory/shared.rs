@@ -12,8 +12,8 @@ use gdrcopy_core::types::MappingType;
 use crate::access::{Mapped, MappedSlice, sealed};
 use crate::error::Result;
 
-/// GPU memory that another process has exported as a dma-buf, mapped into this process, which needs neither CUDA nor
-/// gdrdrv for that.
+/// A mapping of GPU memory that another process has exported as a dma-buf. This process needs neither CUDA nor gdrdrv
+/// for the mapping.
 ///
 /// The exporter sends the descriptor of [`export_dma_buf`](crate::export_dma_buf) over a Unix socket, with its offset,
 /// the length, and the mapping type. The memory stays in place until the mapping is dropped, even if the exporter frees

@@ -3,8 +3,8 @@
 //! A [`Word`](crate::Word) borrows its memory. This costs nothing, but ties the word to a scope. The types of this
 //! module are `'static`, `Send` and `Sync`, and give their memory back when the last clone is dropped.
 //! [`Pool::word`](crate::Pool::word) and [`Pool::array`](crate::Pool::array) make them from a pool, and [`Owned::new`]
-//! makes them from any memory. Rust never drops a `static`, so a plugin that keeps an `Owned` in a `static` leaves its
-//! memory pinned when it is unloaded.
+//! makes them from any memory. Rust never drops a `static`, so a plugin that keeps an `Owned` in a `static` leaves the
+//! memory pinned when the plugin is unloaded.
 //!
 //! Threads of the program share the flag of this example, and a GPU kernel knows it by its address:
 //!

@@ -12,19 +12,19 @@ pub(super) const LINE: u64 = 64;
 /// In a pool with an allocator, a buffer whose size or alignment in bytes is above this has a chunk of its own.
 pub(super) const LARGE: u64 = 2 << 20;
 
-/// A used part of a chunk.
+/// A part of a chunk of GPU memory that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The device address of the block's first byte.
     pub(crate) start: u64,
-    /// The size in bytes. It is a multiple of `LINE` in a shared page, and otherwise a multiple of the size of a page.
+    /// The size in bytes. It is a multiple of `LINE` if the block shares a page, and otherwise of the size of a page.
     pub(crate) len: u64,
 }
 
-/// The parts of a chunk that are in use.
+/// The blocks of a chunk of GPU memory, which are the parts that are in use.
 ///
-/// A block whose size and alignment are below those of a GPU page is inside one shared page. Shared pages contain only
-/// such blocks. Other blocks are whole pages.
+/// A block whose size and alignment are below those of a GPU page is inside one page, which it shares only with such
+/// blocks. Other blocks are whole pages.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pages: FreeRanges,

@@ -35,8 +35,8 @@ impl Chunk {
         self.blocks.lock().take(len, align)
     }
 
-    /// Frees a block of this chunk. In a forked child it does nothing, because a thread that only the parent has may
-    /// have held the lock at the fork, so that no one would ever release it.
+    /// Frees a block of this chunk. In a forked child it does nothing, because another thread of the parent may have
+    /// held the lock at the fork. The child has no such thread, so nothing would release the lock.
     pub(super) fn give_back(&self, block: Block) {
         if self.memory.owner().is_current() {
             self.blocks.lock().give_back(block);

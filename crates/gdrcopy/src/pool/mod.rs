@@ -31,7 +31,7 @@ use chunk::Chunk;
 
 /// Hands out small buffers of GPU memory that is pinned and mapped in large chunks.
 ///
-/// A pin takes system calls and at least one GPU page of 64 KiB of BAR1. A buffer of a pool takes 64 bytes and a lock.
+/// A pin takes system calls, and at least 64 KiB (a GPU page) of BAR1. A buffer of a pool takes 64 bytes and a lock.
 /// Threads share the pool by reference.
 ///
 /// | buffer | memory |
@@ -78,7 +78,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Chunks {
     shared: Vec<Arc<Chunk>>,
-    /// The chunks of large buffers, which have one buffer each. Only this buffer keeps its chunk alive.
+    /// The chunks of large buffers. Each chunk has one buffer, and only this buffer keeps the chunk alive.
     own: Vec<Weak<Chunk>>,
 }
 

@@ -282,8 +282,8 @@ impl Source for Driver {
         }
         let PinRequest { address, size, .. } = *request;
         let mut state = self.0.0.state.lock();
-        // The request starts at a page boundary, but the range that the caller wants may start anywhere in that page.
-        // So the allocation is looked up by the last byte.
+        // The request starts at a page boundary, which may be before the allocation. So the allocation is looked up by
+        // the last byte.
         let last = size.checked_sub(1).map(|ahead| address + ahead);
         let allocation = last.and_then(|last| state.allocation(last, 1));
         let allocation = allocation.filter(|&start| start < address + PAGE);
@@ -334,7 +334,7 @@ impl SourcePin for GpuPin {
         let offset = (self.pinned.address - self.gpu.0.start) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
-        // SAFETY: the range is in the memory of `self.gpu`, and the pin, which the mapping keeps, keeps that GPU.
+        // SAFETY: the range is in the memory of `self.gpu`. The mapping keeps the pin, and the pin keeps that GPU.
         Ok((unsafe { Region::borrow(address, len) }, KIND))
     }
 

@@ -1,6 +1,6 @@
 // The documentation's examples include this block in a hidden line. Its value is memory of a GPU. If there is no GPU,
-// the block prints that and ends the example. But if GDRCOPY_DOC_EXAMPLES is set, as ci/scripts/check-doc-examples.sh
-// sets it, the block panics.
+// the block prints that and ends the example. With GDRCOPY_DOC_EXAMPLES, which ci/scripts/check-doc-examples.sh sets,
+// it panics instead.
 {
     use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory};
     use gdrcopy::{Gdr, MapFlag, Mapping, PinFlags};

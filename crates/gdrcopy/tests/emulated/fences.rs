@@ -116,8 +116,8 @@ fn copies_of_the_c_libraries_are_fenced() {
             }
         }
 
-        // Type 3 is another type than that of the first mapping. Once the process has attached mappings of two types to
-        // libgdrx, each access ends with a full fence.
+        // The first mapping has type 1 (write-combining), and this one has type 3 (device). Once the process has
+        // attached mappings of two types to libgdrx, each access ends with a full fence.
         assert_eq!(attach(&mut attached, 3, PAGE as u64, page.cast(), PAGE), 0);
         let copies = [Copy { offset: 64, host, size: 8 }];
         let written = stepped("write", page, PAGE, || assert_eq!(write_many(&attached, copies.as_ptr(), 1), 0));

@@ -110,7 +110,7 @@ fn small_buffers_share_pages_and_one_pin() {
     let report = pool.report().expect("this process");
     assert_eq!((report.chunks, report.buffers), (1, 2048));
     assert_eq!(report.pinned_bytes, 4 * MIB as u64);
-    // Each buffer takes 64 bytes, so all of them fill two pages.
+    // Each buffer takes 64 bytes, so 2,048 buffers fill two pages.
     assert_eq!(report.used_bytes, 2 * PAGE as u64);
     assert_eq!(report.largest_free, 4 * MIB as u64 - 2 * PAGE as u64);
     let kept: Vec<PoolBuffer> = buffers.into_iter().step_by(2).collect();
@@ -136,7 +136,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
-    // The pool may free memory asynchronously, in a stream. `clear` waits for all streams, so until the memory is free.
+    // The pool may free memory asynchronously, in a stream. `clear` waits for all streams, and so for the free.
     cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");
@@ -369,7 +369,7 @@ pub(crate) mod with_cudarc {
 }
 
 /// After a reset, CUDA may give a new context and new memory the addresses of the old ones. Dropping the old memory
-/// must not free the new memory at its address.
+/// must not free the new memory at the same address.
 fn memory_of_a_reset_device_is_not_freed_again() {
     Logged::listen();
     let cuda = Cuda::new();
@@ -387,8 +387,8 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
-    // The reset has destroyed the stream and the memory of `allocator`. The drop of `before` must not free that memory
-    // in that stream, because CUDA does not check whether a stream exists.
+    // The reset has destroyed the stream of `allocator` and its memory `before`. The drop of `before` must not call
+    // cuMemFreeAsync with that stream, because CUDA does not check whether a stream exists.
     assert_eq!(Logged::with(&format!("{address:#x} is not freed")), [""; 0]);
     for memory in &after {
         cuda.write(memory.address(), &[7; PAGE]);

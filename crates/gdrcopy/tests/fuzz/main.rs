@@ -3,8 +3,8 @@
 //!
 //! The test checks:
 //! - bytes of the GPU: every byte of the arena (memory that is pinned in parts) and of the chunks of pools is known.
-//!   The program hands exact ranges to the API (the contract of `Gdr::pin` and `DeviceMemory`), which may not change
-//!   the bytes around them. CUDA reads everything back, within and after a sequence;
+//!   The test passes ranges of that memory to the API, which may not change the bytes around them. CUDA reads
+//!   everything back, within and after a sequence;
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views that keep their
 //!   memory (the module `owned`) work when everything else is gone, in any thread;

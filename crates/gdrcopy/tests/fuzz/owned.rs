@@ -107,7 +107,6 @@ impl World {
         self.views.extend(is_left);
     }
 
-    /// Clones a view.
     pub(crate) fn clone_view(&mut self, args: &Args) {
         let Some(OwnedView { view, start, alive }) = any_of(&self.views, args) else {
             return;

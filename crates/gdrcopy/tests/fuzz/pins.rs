@@ -122,8 +122,8 @@ impl World {
             Some(first) => (first as usize).saturating_add(len),
             None => usize::MAX,
         };
-        // An emulated GPU can export either all ranges that lie in whole pages of the arena, or none of them. So the
-        // first export of such a range decides what the test expects of the later ones.
+        // An emulated GPU can export either all ranges that lie in whole pages of the test's GPU memory, or none of
+        // them. So the first export of such a range decides what the test expects of the later ones.
         let is_certain = flags == PinFlags::DEFAULT && end <= pages && len > 0;
         let is_outside = len == 0 || end > 1 << 40;
         let export = match self.exports {

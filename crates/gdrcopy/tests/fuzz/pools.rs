@@ -18,7 +18,7 @@ use crate::world::World;
 /// The largest number of bytes that a pool gets from its allocator at a time.
 const LIMIT: usize = 16 << 20;
 
-/// The least number of bytes on each side of lent memory that the test checks. No call may change them.
+/// At least this many bytes are before and after each range that the library gets. No call may change these bytes.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {

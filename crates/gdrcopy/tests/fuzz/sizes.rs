@@ -60,7 +60,6 @@ pub(crate) fn sizes() -> impl Strategy<Value = Size> {
     ]
 }
 
-/// The lower and the upper bound of a range.
 type Bounds = (Bound<usize>, Bound<usize>);
 
 fn bound(choice: u64, at: usize) -> Bound<usize> {

@@ -50,7 +50,7 @@ pub(crate) fn run(sequence: &Sequence) {
     let cuda = Arc::new(Cuda::new());
     let memory = Memory::new(&cuda);
     let arena = cuda.alloc(ARENA);
-    // The arena is never freed, because some sequences leak its mappings by `mem::forget`.
+    // The memory is never freed, because some sequences leak mappings of it by `mem::forget`.
     mem::forget(memory.add(arena, ARENA, 0..0, 0));
     list(format_args!("arena = {arena:#x}+{ARENA:#x}\n"));
     let mut world = World {
