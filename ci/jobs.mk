@@ -9,8 +9,8 @@ watched := build/c_tests/watched
 # program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default::
-# `long-tests` runs these instead of `tests`: the programs on two of the four old versions of gdrdrv, and with denied
-# system calls, except with EPERM on one profile.
+# `long-tests` runs these, and `tests` does not: the programs on two of the four old versions of gdrdrv, and most runs
+# with denied system calls. `tests` denies system calls only with EPERM, and only on the profile `default`.
 daily_programs := linked::gdrdrv-2.3:: linked::gdrdrv-2.4:: \
 	$(foreach call,access madvise mprotect,denied-$(call)-enosys:: denied-$(call)-eperm::dmabuf::)
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
