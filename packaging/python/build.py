@@ -28,7 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LIBRARY = "libgdrapi.so"  # libgdrapi-preload.so has this name in DT_NEEDED. `make lib` puts it beside the library.
+LIBRARY = "libgdrapi.so"  # The library has this name in the wheel, because libgdrapi-preload.so needs it by this name.
 PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # `gdrcopy trace` looks for its objects in this directory, beside bin.
 # The names of arches in wheel tags, by e_machine of the ELF header, whose numbers are little-endian on all of them.
