@@ -36,7 +36,7 @@ struct Source {
 
 type Crate = BTreeMap<Module, Source>;
 
-/// The modules that each module uses, each with the number of a line that uses it.
+/// For each module, the modules that it uses, and for each of these the number of a line that uses it.
 type Uses<'a> = BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>;
 
 fn main() -> ExitCode {

@@ -8,8 +8,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
 mkdir -p "$out"
 
-# The sanitizer is an unstable option of rustc. The standard library is not instrumented, so the sanitizer does not see
-# its locks. crates/gdrcopy-core/src/sync.rs says how it sees the locks of the library.
+# The sanitizer is an unstable option of rustc. It does not see locks of Rust's standard library, which is not
+# instrumented. crates/gdrcopy-core/src/sync.rs says how it sees the locks of libgdrapi.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
 built=$target/tsan/x86_64-unknown-linux-gnu/release

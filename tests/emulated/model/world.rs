@@ -47,7 +47,7 @@ struct Buffer {
 }
 
 struct Pin {
-    /// The index of the pin's driver in `World::gs`.
+    /// The index in `World::gs` of the `gdr_t` that made the pin.
     g: usize,
     buffer: usize,
     address: u64,
@@ -78,7 +78,7 @@ impl Pin {
     }
 }
 
-/// The `gdr_t` that is passed with a pin.
+/// The `gdr_t` that is passed together with a pin's handle.
 struct Caller {
     handle: usize,
     /// True if the `gdr_t` is open, and has made the pin.
