@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 makefiles := Makefile packaging/packages.mk ci/jobs.mk
-# The targets with a comment after `##`, which `make help-all` lists, are not files.
+# `make help-all` lists the targets with a comment after `##`. None of them is a file.
 listed := $(shell sed -n 's/^\([a-z_-]*\):.*\#\# .*/\1/p' $(makefiles))
 .PHONY: $(listed)
 
@@ -167,7 +167,7 @@ lib: rust ## Builds the shared and the static library into build/lib.
 cargo_links = $(or $($(cargo_linker)),$(CC))
 
 # Links a shared object without code. libgdrapi-preload.so, for LD_PRELOAD, is one. It has the SONAME libgdrapi.so.2,
-# and needs the library by its other name, libgdrapi.so, from its own directory. So both names are loaded at the start.
+# and needs libgdrapi.so, the library's other name, from its own directory. So a program starts with both names loaded.
 # The directory is in DT_RPATH, because LD_LIBRARY_PATH would come before a RUNPATH. The SONAME must not be
 # libgdrapi.so, because ldconfig would point the link of this name, which linkers use, at this object.
 empty_object = $(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,now -shared -nostdlib -s -x c /dev/null -x none
@@ -268,7 +268,8 @@ define install_findable
 	$(fill) cmake/config-version.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/$(1)/$(1)-config-version.cmake
 endef
 
-# man3 SOURCE,FILES: installs the man pages of a header, the first of FILES. SOURCE is the product's name and version.
+# man3 SOURCE,FILES: installs the man pages of a header. FILES are the header and, for gdrapi.h, docs/usage.md, whose
+# table of environment variables the page also has. SOURCE is the product's name and version.
 man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(1)" -v date=$(release_date) -f scripts/man3.awk $(2)
 
 # Installs its standard input as a file that all users can read, whatever the umask is.

@@ -42,7 +42,7 @@ once() {
     touch "$cache/$name.done"
 }
 
-# Makes a configuration of apt that is only for this script, and lists the sources of three releases of Debian.
+# Configures apt for this script only, and fetches the lists of source packages of three releases of Debian.
 list_sources() {
     local mirror suite
     mkdir -p apt/lists/partial apt/cache/archives/partial

@@ -9,8 +9,8 @@ watched := build/c_tests/watched
 # program. An example is linked::default::copy.
 c_programs := $(CARGO) test --workspace --test c_programs --
 everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default::
-# `long-tests` runs these instead of `tests`: the programs on two of the four old versions of gdrdrv, and with denied
-# system calls, except with EPERM on one profile.
+# `long-tests` runs these, and `tests` does not: the programs on two of the four old versions of gdrdrv, and most runs
+# with denied system calls. `tests` denies system calls only with EPERM, and only on gdremu's profile `default`.
 daily_programs := linked::gdrdrv-2.3:: linked::gdrdrv-2.4:: \
 	$(foreach call,access madvise mprotect,denied-$(call)-enosys:: denied-$(call)-eperm::dmabuf::)
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
@@ -22,7 +22,7 @@ other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packag
 # These tests of doctor take minutes, because they plant many states of systems, or wait for half a minute.
 long_doctor_tests := choose_the_remedy call_that_hangs
 
-# `test` installs nothing. It runs few emulated profiles, so that it takes only a few minutes on 2 idle cores once
+# `test` installs nothing. It tests few of gdremu's profiles, so that it takes only a few minutes on 2 idle cores once
 # everything is built. It leaves out gdremu's own tests, the tests of `gdrcopy doctor` on simulated systems, sanitizers,
 # valgrind and other CPUs.
 test: lib emulator $(watched) ## Runs the tests for everyday work.

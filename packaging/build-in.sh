@@ -15,8 +15,8 @@ cp "$tarball" "$tree/tarball"
 # No manuals are installed, because indexing them takes minutes.
 echo 'path-exclude=/usr/share/man/*' >"$tree/etc/dpkg/dpkg.cfg.d/no-manuals"
 
-# in_tree_quietly_with_rust COMMAND...: runs a command in the tree with Rust. cargo's build directory is kept for the
-# next run.
+# in_tree_quietly_with_rust COMMAND...: runs a command in the tree, with this computer's Rust toolchain mounted there.
+# cargo's build directory is kept for the next run.
 in_tree_quietly_with_rust() {
     unshare --mount sh -c '
         mount --bind "$1" "$0/rust" && mount --bind "$2" "$0/cargo/registry" && mount --bind "$3" "$0/source/build" || exit

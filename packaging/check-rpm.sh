@@ -103,8 +103,8 @@ install_ours() {
     rpm_in_tree --upgrade "$rpms"/*.rpm
 }
 
-# install_driver NAME VERSION: installs a package like that of a GPU driver of NVIDIA, in place of one of another version or of
-# the other kind.
+# install_driver NAME VERSION: installs a package like NVIDIA's for a GPU driver. It replaces a package of another version, or
+# of the other kind of driver. NAME is nvidia or nvidia-open.
 install_driver() {
     rm -rf "$dir"
     gpu_driver "$dir" "$1" "$2"

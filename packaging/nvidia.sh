@@ -58,7 +58,7 @@ new_kernel() {
     touch "$tree"/run/kernel/{misc,devices} "$tree/lib/modules/$kernel"/modules.{order,builtin,builtin.modinfo} \
         "$tree/lib/modules/$kernel/build/.config"
     cp packaging/stand-ins/kernel.mk "$tree/lib/modules/$kernel/build/Makefile"
-    # DKMS of Debian 13 takes a kernel without modules for a removed kernel.
+    # The DKMS of Debian 13 regards a kernel without modules as removed.
     mkdir "$tree/lib/modules/$kernel/kernel"
     gcc -x c -c /dev/null -o "$tree/lib/modules/$kernel/kernel/another.ko"
     in_tree depmod "$kernel"

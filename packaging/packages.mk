@@ -61,8 +61,8 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 	OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
 		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(unpacked)/build/extension $(packages)/wheel
 
-# The stable ABI of CPython has buffers since 3.11, so 3.9 and 3.10 need a module each. Each build has its own target
-# directory, because cargo builds pyo3 again if its configuration differs. The builds need no Python.
+# The stable ABI of CPython has the buffer protocol since 3.11, so 3.9 and 3.10 need a module each. Each build has its own
+# target directory, because cargo builds pyo3 again if its configuration differs. The builds need no Python.
 extension: rust ## Builds the extension modules of the Python package into build/extension.
 	@rm -rf build/extension && mkdir -p build/extension
 	$(call native,9,false,cpython-39-$(gnu_arch)-linux-gnu)

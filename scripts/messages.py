@@ -134,7 +134,7 @@ def as_printed(message: str) -> str:
 def select(messages: Iterator[str], wanted: str, unwanted: str = FINE) -> list[str]:
     printed = {as_printed(message) for message in messages}
     chosen = {text for text in printed if " " in text and re.search(wanted, text) and not re.search(unwanted, text)}
-    # A message that is a part of another message is left out, because a search for the longer one finds both.
+    # A message that is a part of a longer one is left out, because a document with the longer one contains both.
     return sorted((text for text in chosen if not any(other != text and text in other for other in chosen)), key=str.casefold)
 
 

@@ -67,8 +67,8 @@ const WAIVED: i32 = 4;
 enum Way {
     /// The program finds the library by LD_LIBRARY_PATH.
     Linked,
-    /// `libgdrapi-preload.so` is in LD_PRELOAD. LD_LIBRARY_PATH leads to a libgdrapi whose functions only abort
-    /// (`c_tests/absent`), because the program must call those of `libgdrapi-preload.so`.
+    /// `libgdrapi-preload.so` is in LD_PRELOAD, and loads the library. LD_LIBRARY_PATH leads to a libgdrapi whose
+    /// functions only abort (`c_tests/absent`), because the program must not use that one.
     Preloaded,
     /// As `Linked`, but the program is compiled with ASan and UBSan.
     Sanitized,

@@ -29,14 +29,14 @@ struct Source {
     globs: Vec<Vec<String>>,
     /// The paths that the file names, each with its line number.
     named: Vec<(Vec<String>, usize)>,
-    /// True if the file should forbid unsafe code, because it has none and declares no module with a file of its own,
-    /// but neither the file nor a module around it forbids unsafe code.
+    /// True if the file should forbid unsafe code, and neither the file nor a module around it does. A file should do
+    /// so if it has no unsafe code and declares no module that has a file of its own.
     lacks_forbid: bool,
 }
 
 type Crate = BTreeMap<Module, Source>;
 
-/// The modules that each module uses, each with the number of a line that uses it.
+/// For each module, the modules that it uses, and for each of these the number of a line that uses it.
 type Uses<'a> = BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>;
 
 fn main() -> ExitCode {
@@ -198,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// Adds the paths in the arguments of a macro, whose syntax is not known, by joining words with `::` between them.
+    /// Adds the paths in the arguments of a macro. The macro's syntax is not known, so words joined by `::` are a path.
     fn macro_input(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;
@@ -343,7 +343,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
             "crate" => at.clear(),
             "self" => {}
             "super" => drop(at.pop()?),
-            // A path of only one word is a variable, although it is also the name of a module.
+            // A path of only one word is a variable, even if a module has the same name.
             _ if path.len() == 1 && sources.contains_key(&child) => return None,
             _ if sources.contains_key(&child) => at = child,
             _ => {

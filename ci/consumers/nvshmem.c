@@ -8,8 +8,8 @@
 enum { WORDS = 64 };
 enum { INIT, PIN, MAP, WRITE, READ, UNMAP, UNPIN, CLOSE, FUNCTIONS };
 
-/* Returns the object that NVSHMEM's functions take. The function INIT stores it in the table. All other words that it
-   stores there are addresses of functions in the library. */
+/* Returns the object that NVSHMEM's functions take. The function INIT stores this object in the table. All other words
+   of the table are 0 or addresses of functions in the library. */
 static void *object_of(void *const *table, const char *base)
 {
     for (int i = 0; i < WORDS; i++) {

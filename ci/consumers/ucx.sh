@@ -86,8 +86,8 @@ ucx_two_processes() {
 }
 
 # `gdrcopy trace` counts a write and a read of each message, and two pins, because the client registers memory to send
-# and memory to receive. There is no warm-up, because UCX warms up for a time, so the number of its copies, which is
-# checked below, would differ each time.
+# and memory to receive. The warm-up is off (-w 0), because UCX would warm up for a fixed time, and so make a different
+# number of copies in each run.
 ucx_traced() {
     local port=$((20000 + RANDOM % 10000)) log=ucx-traced.log passed=0
     TRACER=$root/build/tools/bin/gdrcopy UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port $log \

@@ -11,11 +11,11 @@ cd "$(dirname "$0")/../.."
 
 export tree=$PWD work prefix=$work/local
 make --no-print-directory --silent build/examples/demo lib_install tools_install gdremu_install prefix="$work/installed"
-# Blocks build in a directory of their own, because another cargo may hold the lock of this checkout's target directory.
-# It is kept, so that the next check is quick.
+# Commands of the documents build in a directory of their own, because another cargo may hold the lock of this
+# checkout's target directory. Their directory is kept, so that the next check is quick.
 examples_target=${CARGO_TARGET_DIR:-$tree/target}/examples
 
-# These are the files and programs that blocks name.
+# Makes the files and programs that the commands of the documents name.
 mkdir "$work"/{blocks,here,programs,faulty}
 ln -s "$tree/build" "$tree/target" "$work/here"
 install build/examples/demo "$work/here/program"
@@ -30,7 +30,7 @@ program() { gdremu -- "$work/here/program" "$@"; }
 ldconfig() { "$(PATH=$PATH:/sbin type -P ldconfig)" -X -C "$work/ld.so.cache" "$@"; }
 END
 
-# Writes a file for each block, and another one with the block's place and comment.
+# Writes each block of shell commands into a file, and its place and its comment into another file.
 awk -v out="$work/blocks" '
     /^<!-- (not run:|run in) .+ -->$/ { comment = $0; next }
     /^```sh$/ {

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 gdremu=$(realpath "${CARGO_TARGET_DIR:-target}/release/gdremu")
 [ -e "$gdremu" ] || die "no gdremu: run \`make emulator\` first"
 
-# gdremu emulates CUDA 13.3, because an example maps dma-bufs, which earlier versions cannot.
+# gdremu emulates CUDA 13.3, because an example maps dma-bufs, and earlier versions of CUDA cannot map them.
 host=$(rustc --version --verbose | sed -n 's/^host: //p')
 export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER=$gdremu --cuda-version 13.3 --leak-exit 66 --"
 

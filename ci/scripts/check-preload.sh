@@ -12,7 +12,7 @@ lib=$(cd "${1:-build/lib}" && pwd)
 cache=$(mktemp /tmp/gdrXXXXXXXX) # The name is as long as /etc/ld.so.cache, which it replaces in a copy of the loader.
 trap 'rm -rf "$work" "$cache"' EXIT
 
-# This stands for the other libgdrapi, with minor version 1. Programs print the minor version of the library that they get.
+# This stands for another libgdrapi, whose minor version is 1. Programs print the minor version of the library that they get.
 mkdir "$work/other"
 cat >"$work/other.c" <<'END_OF_FILE'
 void gdr_runtime_get_version(int *major, int *minor)

@@ -11,8 +11,8 @@ of_libgdrapi=$(sed -n 's/^ *each([a-z0-9_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sourc
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
     "$sources/crates/gdrx/libgdrx.map" | LC_ALL=C sort)
 
-# Only these may be needed: the C library (before glibc 2.34 in several files, among them libpthread and libdl), the library
-# by which Rust unwinds the stack, and the loader.
+# Our libraries may need only the C library (which before glibc 2.34 has several files, such as libpthread and libdl), the
+# library by which Rust unwinds the stack, and the loader.
 allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
 
 failed=0

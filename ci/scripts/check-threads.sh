@@ -8,8 +8,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
 mkdir -p "$out"
 
-# The sanitizer is an unstable option of rustc. The standard library is not instrumented, so the sanitizer does not see
-# its locks. crates/gdrcopy-core/src/sync.rs says how it sees the locks of the library.
+# The sanitizer is an unstable option of rustc. It does not see locks of Rust's standard library, which is not
+# instrumented. crates/gdrcopy-core/src/sync.rs says how it sees the locks of libgdrapi.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
 built=$target/tsan/x86_64-unknown-linux-gnu/release
@@ -18,8 +18,8 @@ for package in libgdrapi gdrx; do
         cargo rustc --package $package --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
 done
 
-# Each library is made into one object with few global symbols, because both contain Rust's standard library. gcc's
-# runtime lacks __tsan_memcpy, __tsan_memmove and __tsan_memset. It intercepts memcpy, memmove and memset instead.
+# Each library is made into one object with few global symbols, because both contain Rust's standard library. rustc makes
+# calls of __tsan_memcpy, __tsan_memmove and __tsan_memset. gcc's runtime has memcpy, memmove and memset instead.
 for name in gdrapi gdrx; do
     ld -r --force-group-allocation --whole-archive "$built/lib$name.a" -o "$out/$name.o"
     objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove --redefine-sym __tsan_memset=memset \

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-parts=4 # A part has about 300 mutants, and takes about half an hour of CPU time if tests notice all.
+parts=4 # A part has about 250 mutants, and takes about half an hour of CPU time if tests notice all.
 shard=${1:-$(($(date +%s) / 86400 % parts))/$parts}
 set --
 target=${CARGO_TARGET_DIR:-$PWD/target}

@@ -40,7 +40,7 @@ def items_of(page: str) -> list[str]:
     inherent, _, traits = rest.partition('<h2 id="trait-implementations"')
     for level, header in re.findall(r'<h([34]) class="code-header">(.*?)</h\1>', "" if is_trait else inherent, re.DOTALL):
         line = " ".join(text(header).split())
-        if level == "4" or line.startswith("impl"):  # Other headers are variants, which the declaration has.
+        if level == "4" or line.startswith("impl"):  # Other headers are an enum's variants, which its declaration lists.
             found.append("    " * (int(level) - 2) + line)
     for header in re.findall(r'<h3 class="code-header">(.*?)</h3>', traits, re.DOTALL):
         found.append("    " + " ".join(text(header).split()))
@@ -56,7 +56,7 @@ def main() -> int:
         if 'id="reexports"' in index.read_text():
             faults.append(f"{index.relative_to(pages)}: export each item at one path only")
     names = sorted(set(re.findall(r'href="([^"#]*/?\w+\.\w+)\.html"', (pages / "all.html").read_text())))
-    # rustdoc does not check these links, because they are URLs, which also work for readers of the file itself.
+    # rustdoc does not check these links, because they are URLs. They are URLs so that they also work in README.md itself.
     for item, name in re.findall(r"^\[`(\w+)`\]: https://docs\.rs/gdrcopy/latest/gdrcopy/(.*)\.html$", FRONT_PAGE.read_text(), re.M):
         if name not in names or not name.endswith(f".{item}"):
             faults.append(f"README.md: {name} is no page of {item}")

@@ -46,7 +46,7 @@ finish() {
     echo "release: a rehearsal of $version says so in $*"
 }
 
-# Only changelogs may still name the release before.
+# Only changelogs may still name the previous release.
 mapfile -t left < <(git grep -n --fixed-strings "$old" -- ':!CHANGELOG.md' ':!*/CHANGELOG.md' ':!packaging/debian' | grep -v " - $old-1$" || true)
 for line in "${left[@]}"; do
     echo "rehearse-release: still says $old: $line" >&2

@@ -1,6 +1,6 @@
 /*
- * An order book in GPU memory. The CPU changes price levels at random places of the book, and then rings a doorbell. The
- * doorbell is a word that a GPU kernel polls before it reads the levels.
+ * Keeps an order book in GPU memory. The CPU changes price levels at random places of the book, and then rings a
+ * doorbell. The doorbell is a word that a GPU kernel polls before it reads the levels.
  */
 #include "example.h"
 

@@ -28,7 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LIBRARY = "libgdrapi.so"  # libgdrapi-preload.so has this name in DT_NEEDED. `make lib` puts it beside the library.
+LIBRARY = "libgdrapi.so"  # The library has this name in the wheel, because libgdrapi-preload.so needs it by this name.
 PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # `gdrcopy trace` looks for its objects in this directory, beside bin.
 # The names of arches in wheel tags, by e_machine of the ELF header, whose numbers are little-endian on all of them.
@@ -92,7 +92,7 @@ def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[
     files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
     files[f"gdrcopy/lib/{LIBRARY}"] = library.read_bytes()
     files[f"gdrcopy/lib/{PRELOAD}"] = library.with_name(PRELOAD).read_bytes()
-    # The tag names the oldest CPython that one of the modules is for. Newer ones accept the wheel, and load their module.
+    # The tag names the oldest CPython that one of the modules is for. Newer ones accept the wheel, and load the module for them.
     versions = [re.search(r"cpython-3(\d+)", module.name) for module in modules]
     oldest = min(int(version[1]) if version else STABLE_ABI for version in versions)
     tag = f"cp3{oldest}-abi3-{platform_tag([library, program, *tracer, *modules])}"

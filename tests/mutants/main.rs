@@ -128,7 +128,7 @@ fn update_tree(tree: &Path) {
             continue;
         }
         let Ok(content) = fs::read(&from) else {
-            continue; // The file is deleted, but not yet in a commit.
+            continue; // The file is deleted, but git still lists it.
         };
         if fs::read(&to).ok().as_ref() != Some(&content) {
             fs::create_dir_all(to.parent().expect("a directory")).expect("writable");

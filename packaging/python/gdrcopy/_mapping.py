@@ -118,8 +118,8 @@ class Mapping(Memory):
         try:
             self.close()
         except BufferError:
-            # The exception that ended the block keeps the block's views in its traceback, so close() fails. The memory
-            # is unpinned when the views end.
+            # The exception that ended the `with` block keeps the block's views in its traceback, so close() fails. The
+            # memory is unpinned when the views end.
             if kind is None:
                 raise
 

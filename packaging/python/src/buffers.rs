@@ -64,7 +64,7 @@ fn has_plain_type(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Returns whether items of this format are Python objects, which have the letter O. Letters between colons are a name.
-/// ctypes also allows colons in names, but writes a byte order before the O of an object.
+/// In the formats of ctypes, names can contain colons, but `<` or `>` stands before the O of an object.
 fn has_objects(format: &CStr) -> bool {
     let mut is_name = false;
     let mut before = 0;

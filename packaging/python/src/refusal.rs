@@ -13,7 +13,6 @@ pub(crate) enum Refusal {
 
 pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 
-/// Returns a ValueError with this text.
 pub(crate) fn invalid<T>(text: String) -> Result<T> {
     Err(PyValueError::new_err(text).into())
 }

@@ -94,7 +94,7 @@ class OfEveryKindOfObject(OfOneAllocation):
                 gdrcopy.Mapping(obj)
 
     def test_read_only_objects_are_not_written(self) -> None:
-        # DLPack before 1.0 has no read-only flag, so that of __cuda_array_interface__ must count.
+        # DLPack before 1.0 has no read-only flag, so the flag of __cuda_array_interface__ must count.
         both = gpu.DLPackArray(self.allocation, (10,))
         both.__cuda_array_interface__ = gpu.CudaArray(self.allocation, read_only=True).__cuda_array_interface__
         versioned = gpu.VersionedDLPackArray(self.allocation, (SIZE,), read_only=True)
@@ -445,7 +445,7 @@ class Lifetimes(OfOneAllocation):
             lambda mapping: memoryview(mapping)[8:16].cast("B"),
             lambda mapping: memoryview(memoryview(mapping)),
             (ctypes.c_char * 8).from_buffer,
-            # torch.frombuffer releases the buffer, but keeps the buffer's object.
+            # Releases the buffer, but keeps the buffer's object, as torch.frombuffer does.
             lambda mapping: memoryview(mapping).obj,
             *of_arrays,
         ):

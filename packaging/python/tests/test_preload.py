@@ -200,8 +200,8 @@ class Preload(unittest.TestCase):
         self.assertRegex(error, r"gdrcopy.Error: \[Errno 2\] open of /dev/gdrdrv failed with ENOENT .*: is the gdrdrv module loaded")
 
     def test_errors_need_no_files_and_no_other_process(self) -> None:
-        # The package must not start sys.executable, which in an application that is frozen with its interpreter is the
-        # application. No file can be opened, because the limit is 3 descriptors, and 0 to 2 are in use.
+        # The package must not start sys.executable, because in an application that contains its interpreter, this is the
+        # application itself. No file can be opened, because the limit is 3 descriptors, and 0 to 2 are in use.
         before = "import os, resource, sys\nsys.executable = None\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         error = self.error_of(f"{before}gdrcopy.Mapping((1 << 20, 100))")
         self.assertRegex(error, r"gdrcopy.Error: \[Errno 24\] .*raise the limit")

@@ -61,7 +61,6 @@ impl Mode {
         Err(libc::EOPNOTSUPP)
     }
 
-    /// Returns the value of an attribute.
     pub(super) fn attribute(&self, attribute: u32) -> Result<i32, i32> {
         match attribute {
             1 | 2 => Ok(i32::from(self.persistent)),

@@ -42,12 +42,12 @@ impl Driver {
 struct Buffer {
     address: u64,
     is_free: bool,
-    /// The contents of the buffer. Its pins share them, because they keep the memory after the buffer is freed.
+    /// The contents of the buffer. The buffer's pins share them, because a pin keeps the memory after the free.
     bytes: Rc<RefCell<Vec<u8>>>,
 }
 
 struct Pin {
-    /// The index of the pin's driver in `World::gs`.
+    /// The index in `World::gs` of the `gdr_t` that made the pin.
     g: usize,
     buffer: usize,
     address: u64,
@@ -78,7 +78,7 @@ impl Pin {
     }
 }
 
-/// The `gdr_t` that is passed with a pin.
+/// The `gdr_t` that is passed together with a pin's handle.
 struct Caller {
     handle: usize,
     /// True if the `gdr_t` is open, and has made the pin.
@@ -267,7 +267,7 @@ impl<'a> World<'a> {
         let address = self.buffers[buffer].address + offset as u64;
         let is_free = self.buffers[buffer].is_free;
         let fits = offset.saturating_add(size) <= BUFFER;
-        // The next buffer may follow at once. So a range that does not fit is made longer than any GPU's memory.
+        // Another buffer may follow this one. So a range that does not fit is made longer than any GPU's memory.
         let size = if fits { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;
@@ -362,7 +362,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns the mapping type that `gdr_map_v2` must choose, or its errno, if only the driver can refuse the mapping.
+    /// Returns the mapping type that `gdr_map_v2` must choose for a pin in the state `Pinned`, or its errno.
     fn map_pinned(&self, pin: &Pin, len: usize, flags: i32, fault: Option<Fault>) -> Result<u32, i32> {
         let mapping_type = self.mode.map_type(flags, pin.over_pcie);
         if self.mode.has_flags() {

@@ -53,8 +53,8 @@ fn run(shared: &Shared, thread: u64) -> Result<Vec<PoolBuffer>> {
     Ok(kept)
 }
 
-/// Makes each kind of access once, and large copies in some rounds. Memory that other threads access at the same time
-/// is written only by words.
+/// Makes each kind of access once, and large copies in some rounds. In memory that other threads access at the
+/// same time, it writes only words.
 fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) -> Result<()> {
     let number = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread;
     let offset = 8 * (number % WORDS) as usize;
