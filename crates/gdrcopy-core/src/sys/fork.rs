@@ -233,7 +233,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Publishes the range. Later calls may make the range longer or empty, but never move it while it is not empty.
+    /// Publishes the range. Callers may make the range longer or empty, but may move it only while it is empty.
     pub fn set(&self, base: usize, len: usize) {
         self.base.store(base, Ordering::Relaxed);
         // Release: a reader that sees the length sees the base and the memory behind it.
