@@ -33,8 +33,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Copies as [`to_mapping`] does, for callers that need values in registers after the call. An aligned word is copied
-/// without saving registers, because all other copies of at most 8 bytes are in a separate function.
+/// Does what [`to_mapping`] does, for callers that need values in registers after the call. The code for an aligned
+/// word saves no registers, because a function that is not inlined makes all other copies of at most 8 bytes.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].

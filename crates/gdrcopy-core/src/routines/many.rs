@@ -9,7 +9,7 @@
 //! offset in a page, calls, and 30 more instructions between the loads made no difference.
 //!
 //! A batch of a few writes ends before its stores have left the CPU, so the execution of its instructions is all that
-//! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
+//! takes time. Writes of one size therefore have loops of their own, with few instructions and wide stores.
 //!
 //! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
 //! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or (with some routines) 16 bytes, they
@@ -287,7 +287,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
             }
             next += 1;
         }
-        // The CPU executes nothing past the fence until earlier loads have returned, so the list is made before.
+        // One fence is enough. It comes after the list, because the CPU waits at it until earlier loads have returned.
         if first == 0 {
             fence::before_read();
         }

@@ -15,7 +15,7 @@
 //!
 //! All routines keep these rules:
 //!
-//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte cache line. Only small
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte cache line. But small
 //!   writes of a batch on x86-64 may use unaligned stores. Device memory is never touched through a reference, because
 //!   the GPU may change it at any time. Cached mappings allow any access, so they are copied by the C library's
 //!   `memcpy`.

@@ -116,7 +116,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes the descriptor that `open` returns. Its file can be opened several times, for example a device file.
+    /// Calls `open`, which opens a file that can be opened several times, such as a device file.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;

@@ -282,7 +282,7 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Stores to `dst` those `len` bytes (1 to 64) that `src` points to. `line` has the cache line that contains them.
+/// Stores to `dst` the `len` bytes (1 to 64) that were loaded from `src` as a part of the cache line `line`.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW, and `len` writable bytes at `dst`.

@@ -11,7 +11,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 ///
 /// Intel's manual asks for MFENCE if another agent writes memory that is read by streaming loads. LFENCE orders them
 /// too, and saves some 10 ns of a read's 1,000 ns, but leaves the buffers of streaming loads filled. With LFENCE,
-/// streaming loads of 32 bytes returned the same old cache line 20,000 times, in 8 ns each, while the GPU was writing it.
+/// streaming loads of 32 bytes returned the same old cache line 20,000 times, each in 8 ns, while the GPU wrote it.
 #[inline(always)]
 pub fn before_read() {
     full();
