@@ -4,9 +4,9 @@ use std::ffi::c_int;
 
 /// Defers the cancellation of the calling thread (`pthread_cancel`) as long as the value exists.
 ///
-/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process. A thread in
-/// asynchronous mode (`PTHREAD_CANCEL_ASYNCHRONOUS`) still aborts it, because a deferred cancellation acts inside of
-/// `drop`, a Rust frame. But POSIX allows such a thread to call only three functions, none of them in this library.
+/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process. This still happens
+/// in asynchronous mode (`PTHREAD_CANCEL_ASYNCHRONOUS`), which cancels a thread inside of `drop`, a Rust frame. But
+/// POSIX allows such a thread to call only three functions, none of them in this library.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,

@@ -36,7 +36,7 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // Without memory, `Arc::new` ends the process. It gets what `require_bytes` frees, unless another thread takes it.
+    // If there is no memory, `Arc::new` ends the process. It can use what `require_bytes` has allocated and freed.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

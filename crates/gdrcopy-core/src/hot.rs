@@ -1,6 +1,6 @@
 //! The data that every copy reads, on one cache line.
 //!
-//! The data is written only when a copy routine is selected, and when the first mapping of a second type is made. So
+//! The data is written only when a copy routine is selected, or when the first mapping of a second type is made. So
 //! the cache line stays in the caches of the CPUs that copy.
 
 use std::ptr;

@@ -16,7 +16,7 @@ pub struct RawPin {
     /// The address that the caller pinned, before rounding to pages.
     address: u64,
     len: usize,
-    /// Bytes from the start of the driver's first page to the pinned address.
+    /// The offset of `address` in the first pinned page, in bytes.
     head: usize,
     flags: PinFlags,
     owner: Owner,

@@ -84,7 +84,7 @@ pub struct DmaBufExport {
     /// The descriptor of the dma-buf, which has `FD_CLOEXEC` set. The dma-buf keeps the memory in place, even after the
     /// program has unpinned and freed the memory.
     pub fd: OwnedFd,
-    /// The offset of the exported address in the dma-buf in bytes, less than a page of the host.
+    /// The offset in bytes of the exported address in the dma-buf. It is less than the host's page size.
     pub offset: u64,
     /// The size of the dma-buf in bytes, a multiple of the host's page size.
     pub len: usize,
@@ -103,7 +103,7 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
         let gpu = place.device.ordinal();
         return Err(Error::NoDmaBufExport { gpu });
     }
-    // A GPU that has no other link than PCIe refuses the flag that forces accesses over PCIe, and does not need it.
+    // A GPU that is not coherent is linked to the CPU by PCIe only. It refuses the flag that forces accesses over PCIe.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
     let fd = export_pages(driver, &place, &pages, over_pcie)?;
     Ok(DmaBufExport { fd, offset: address - pages.start, len: len_of(&pages) })
@@ -156,7 +156,7 @@ fn check_descriptors() -> Result<()> {
 
 impl Source for DmaBuf {
     fn version(&self) -> Version {
-        // No gdrdrv is in use whose version could be returned. Dma-bufs have all features of this version of the API.
+        // There is no gdrdrv whose version could be returned. Dma-bufs have all features of this version of the API.
         Version::API
     }
 
@@ -172,7 +172,7 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // A guessed device may be the wrong one, so only a device that CUDA has named is checked here.
+        // If CUDA does not know the range, `place_of` guesses the device. The guess may be wrong, so it is not checked.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::sys::fork::tests::in_child;
 
-    /// Calls `check_descriptors` in a forked child that can open `left` more files. Returns its errno, or 0.
+    /// Calls `check_descriptors` in a forked child that can open `left` more files. Returns the error's errno, or 0.
     fn check_with(left: u64) -> i32 {
         in_child(|| {
             let Ok(free) = nix::unistd::dup(std::io::stderr()) else {

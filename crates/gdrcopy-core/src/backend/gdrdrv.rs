@@ -227,8 +227,8 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // The description from an earlier call is still valid if the driver keeps pins until they are released. To
-            // find that out, GET_ATTR is called only once, so later calls need no ioctl at all.
+            // The description from an earlier call is still valid if the driver keeps pins until they are released.
+            // GET_ATTR reports whether it does. Its answer is cached, so later calls need no ioctl.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

@@ -29,8 +29,8 @@ pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
         Ok(gdrdrv) => return Ok(heap::shared(gdrdrv)?),
         Err(error) => error,
     };
-    // These errors do not mean that gdrdrv does not work. The process only lacks memory or descriptors at this moment,
-    // or was interrupted. If dma-bufs were opened instead, the process would keep using them.
+    // gdrdrv may work in spite of these errors, which a process gets while it lacks memory or descriptors, or if it is
+    // interrupted. If dma-bufs were opened instead, the process would keep using them.
     if [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR].contains(&no_gdrdrv.errno()) {
         return Err(no_gdrdrv);
     }

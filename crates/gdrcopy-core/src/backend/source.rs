@@ -12,7 +12,7 @@ use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
-/// An open connection to a source of GPU memory. A forked child calls no method of a connection or of a pin,
+/// An open connection to a source of GPU memory. A forked child calls no method of its parent's connections and pins
 /// except `close`, `file`, `handle` and `drop`.
 pub trait Source: Send + Sync {
     /// The descriptor of `/dev/gdrdrv` that this connection has opened; `None` for a backend without a device file.
@@ -23,7 +23,7 @@ pub trait Source: Send + Sync {
     /// The driver's version.
     fn version(&self) -> Version;
 
-    /// The size of a page in bytes. Pins are rounded out to pages, and mappings begin at one.
+    /// The size of a page in bytes. Pins are rounded out to pages, and a mapping begins where a page begins.
     fn page_size(&self) -> u64;
 
     /// Returns the value of an attribute; 0 if the driver does not know it.

@@ -1,4 +1,4 @@
-//! Chooses how the module `routines` makes a copy, by its size and the mapping's type, and whether a fence follows.
+//! Chooses how to make a copy, by the copy's size and the mapping's type. Adds a fence if mappings have several types.
 
 pub mod mixed;
 
@@ -33,8 +33,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Copies as [`to_mapping`] does, for callers that need values in registers after the call. An aligned word is copied
-/// without saving registers, because all other copies of at most 8 bytes are in a separate function.
+/// Does what [`to_mapping`] does, for callers that need values in registers after the call. The code for an aligned
+/// word saves no registers, because a function that is not inlined makes all other copies of at most 8 bytes.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -119,8 +119,8 @@ pub unsafe fn write_unfenced(mapping_type: MappingType, dst: *mut u8, src: *cons
 /// Makes `count` reads from a mapping, with the fences of a single read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All items have the
-/// size and the alignment that `shape` returns. For each number, `item` returns the same item each time.
+/// Each item's `dst` is writable for `len` bytes, and its `src` lies in a mapping of type `mapping_type`. All items
+/// have the size and the alignment that `shape` returns. For each number, `item` returns the same item each time.
 #[inline(always)]
 pub unsafe fn gather(
     mapping_type: MappingType,
@@ -149,8 +149,8 @@ pub unsafe fn flush(src: *const u8) {
 /// Makes `count` writes to a mapping, between [`begin_batch`] and [`end_batch`]. See [`routines::write_many_unfenced`].
 ///
 /// # Safety
-/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All items have the
-/// size and the alignment that `shape` returns.
+/// Each item's `src` is readable for `len` bytes, and its `dst` lies in a mapping of type `mapping_type`. All items
+/// have the size and the alignment that `shape` returns.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     mapping_type: MappingType,

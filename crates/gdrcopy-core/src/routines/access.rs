@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use super::routine::BlockFn;
 
 /// # Safety
-/// `src` must be readable for a `T`, for which any content is valid, and aligned to its size.
+/// `src` must be readable for a `T` and aligned to its size. Any content must be a valid `T`.
 #[inline(always)]
 pub(super) unsafe fn load<T>(src: *const T) -> T {
     macro_rules! word {
@@ -37,7 +37,7 @@ pub(super) unsafe fn load<T>(src: *const T) -> T {
 /// [`before_write`](super::before_write) before it and [`after_write`](super::after_write) after it.
 ///
 /// # Safety
-/// `dst` must be writable for a `T`, which has no padding, and aligned to its size.
+/// `dst` must be writable for a `T` and aligned to its size. `T` must have no padding.
 #[inline(always)]
 pub unsafe fn store<T>(dst: *mut T, value: T) {
     macro_rules! word {

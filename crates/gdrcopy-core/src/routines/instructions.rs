@@ -1,4 +1,4 @@
-//! Two traits: [`Instructions`], the functions of a copy routine for loops over many copies, and [`Work`], such a loop.
+//! Two traits: [`Work`] is a loop over many copies. [`Instructions`] are the functions of a copy routine that it uses.
 
 use super::routine::{BlockFn, CopyFn, Item};
 use super::shape::{CheckFn, Shaped};

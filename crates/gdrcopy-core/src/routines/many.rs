@@ -9,7 +9,7 @@
 //! offset in a page, calls, and 30 more instructions between the loads made no difference.
 //!
 //! A batch of a few writes ends before its stores have left the CPU, so the execution of its instructions is all that
-//! takes time. Writes of one size therefore have loops of their own, with as few stores as possible.
+//! takes time. Writes of one size therefore have loops of their own, with few instructions and wide stores.
 //!
 //! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
 //! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or (with some routines) 16 bytes, they
@@ -28,8 +28,8 @@ use super::select::best;
 use super::shape::Shaped;
 use super::stores;
 
-/// The number of items for which a gather fetches the cache line of the destination ahead. A store to a cache line that
-/// the core does not have in its caches delays the loads after the store by a round trip.
+/// A gather fetches the cache line of an item's destination this many items before it stores there. A store to a cache
+/// line that the core does not have in its caches delays the loads after the store by a round trip.
 const AHEAD: usize = 64;
 
 /// Loops over the numbers below `count`. The loop is unrolled, because a plain loop takes more instructions. This is a
@@ -241,7 +241,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16384;
 /// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
 const LARGEST: usize = 2048;
-/// The blocks to load are listed for this many bytes of an item at a time, so that small items take the same branches.
+/// An item's blocks are listed in steps of this many bytes, so that all items of up to one step take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.
@@ -287,7 +287,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
             }
             next += 1;
         }
-        // The CPU executes nothing past the fence until earlier loads have returned, so the fence comes after the list.
+        // One fence is enough. It comes after the list, because the CPU waits at it until earlier loads have returned.
         if first == 0 {
             fence::before_read();
         }
@@ -314,8 +314,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
     }
 }
 
-/// Loads each block to the place in the buffer that has the block's address. A turn of the loop loads the first blocks
-/// of its cache lines, then the second blocks, and so on, because two loads of one line in a row may not overlap.
+/// Loads each block to the place in the buffer that has the block's address. Takes 16 blocks at a time: loads the first
+/// block of each cache line, then the second, and so on, because successive loads of one line might not overlap.
 ///
 /// # Safety
 /// The contract of [`BlockFn`], for `count` blocks.

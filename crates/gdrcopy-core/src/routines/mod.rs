@@ -15,7 +15,7 @@
 //!
 //! All routines keep these rules:
 //!
-//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte cache line. Only small
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte cache line. But small
 //!   writes of a batch on x86-64 may use unaligned stores. Device memory is never touched through a reference, because
 //!   the GPU may change it at any time. Cached mappings allow any access, so they are copied by the C library's
 //!   `memcpy`.
@@ -27,7 +27,7 @@
 //!   returns data no older than the start of the call. It may load whole cache lines around its range. One uncached
 //!   load costs a microsecond whatever its width, so loads are wide and few, and overlap.
 //!
-//! The module `fence` of each architecture states which instructions ensure these orders, and where none does.
+//! The module `fence` of each architecture states which instructions ensure these orders, and which need none.
 
 mod access;
 mod arch;

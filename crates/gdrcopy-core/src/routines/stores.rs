@@ -155,7 +155,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T` if it is smaller than `W`, at least a `T` is left to store, and `dst` is not aligned to two `T`.
+    /// Stores a `T` if it is smaller than `W`, at least a `T` is left, and `dst` is not aligned to twice its size.
     #[inline(always)]
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();

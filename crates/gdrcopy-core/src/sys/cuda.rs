@@ -177,7 +177,7 @@ pub fn load(needed: i32) -> Result<&'static Driver> {
 
 /// Loads libcuda, which then stays loaded.
 fn open_library() -> Option<ManuallyDrop<Library>> {
-    // The GPU driver installs libcuda.so.1. The second name, which CUDA toolkits may have, is only tried without it.
+    // The GPU driver installs libcuda.so.1. Without it, libcuda.so is tried, which may come with a CUDA toolkit.
     for name in ["libcuda.so.1", "libcuda.so"] {
         // SAFETY: loading the CUDA driver has no preconditions.
         match unsafe { Library::new(name) } {
@@ -221,7 +221,7 @@ impl Driver {
     /// Initializes CUDA in this process, unless that was done before.
     pub fn init(&self) -> Result<()> {
         if !self.is_initialized.load(Ordering::Relaxed) {
-            // SAFETY: cuInit only takes flags, and none exists.
+            // SAFETY: cuInit takes nothing but flags, which must be 0.
             self.check("cuInit", unsafe { self.cu.init()?(0) })?;
             self.is_initialized.store(true, Ordering::Relaxed);
         }

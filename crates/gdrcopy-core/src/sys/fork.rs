@@ -116,7 +116,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes the descriptor that `open` returns. Its file can be opened several times, for example a device file.
+    /// Calls `open`, which opens a file that can be opened several times, such as a device file.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
@@ -233,7 +233,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Publishes the range. Later calls may make the range longer or empty, but never move it while it is not empty.
+    /// Publishes the range. Callers may make the range longer or empty, but may move it only while it is empty.
     pub fn set(&self, base: usize, len: usize) {
         self.base.store(base, Ordering::Relaxed);
         // Release: a reader that sees the length sees the base and the memory behind it.

@@ -76,9 +76,9 @@ macro_rules! commands {
     };
 }
 
-// Each command has its argument, the argument's size, its number, and the argument's fields with their offsets. Seven
-// commands were declared with a pointer to their struct, so that their numbers contain the size of a pointer, although
-// the module copies the whole struct. Versions are packed as major << 16 | minor.
+// Each command has its argument's type and size, the command's number, and the argument's fields with their offsets.
+// gdrdrv declares seven commands with a pointer to their struct, so that their numbers contain the size of a pointer,
+// although it copies the whole struct. Versions are packed as major << 16 | minor.
 commands! {
     /// Pins a range of GPU memory (all versions of gdrdrv).
     PIN_BUFFER pin_buffer(PinBuffer, 40) = 0xC028_DA01 {

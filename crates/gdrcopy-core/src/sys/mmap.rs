@@ -136,15 +136,15 @@ impl Region {
         Ok(())
     }
 
-    /// Keeps the reservation, which has no data, out of core files, as the driver's memory was before. The kernel then
-    /// merges it with neighboring reservations, because they have the same attributes.
+    /// Keeps the reservation, which has no data, out of core files. The kernel then merges it with neighboring
+    /// reservations, because they have the same attributes.
     fn exempt_from_dumps(&self) {
         // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
         let _ = unsafe { madvise(self.address.cast(), self.len, MmapAdvise::MADV_DONTDUMP) };
     }
 }
 
-/// Reserves addresses by memory that cannot be accessed, and that does not count as locked (`mlockall(MCL_FUTURE)`).
+/// Reserves addresses by memory that cannot be accessed, and that is not locked, even after `mlockall(MCL_FUTURE)`.
 /// With an address, replaces what is mapped there.
 ///
 /// # Safety

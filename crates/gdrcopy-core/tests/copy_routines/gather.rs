@@ -4,7 +4,7 @@ use crate::bytes::alignments;
 use crate::routines::{self, Alike, Item, Routine, Shape};
 
 const POISON: u8 = 0xff;
-/// The number of bytes on either side of an item that must not change.
+/// The number of guard bytes on either side of an item. No copy may change them.
 const GUARD: usize = 64;
 const MAX_LEN: usize = if cfg!(miri) { 70 } else { 300 };
 
@@ -17,8 +17,8 @@ struct Arena([u8; Arena::LEN]);
 impl Arena {
     const LEN: usize = 1 << 16;
 
-    /// Returns host memory that the tests use as device memory. No byte is `POISON`, and the bytes repeat only after
-    /// 251 × 251 bytes, so that copies of wrong bytes are noticed.
+    /// Returns host memory that the tests use as device memory. No byte is `POISON`, and the sequence of bytes repeats
+    /// only after 251 × 251 bytes, so that copies of wrong bytes are noticed.
     fn new() -> Box<Arena> {
         let mut arena = Box::new(Arena([0; Arena::LEN]));
         for (at, byte) in arena.0.iter_mut().enumerate() {

@@ -1,7 +1,8 @@
 //! Records every access to device memory, one by one.
 //!
-//! The tests copy to and from a page without access rights, so that each access faults. The handler opens the page for
-//! one instruction by the CPU's trap flag. Then another handler records the changed bytes and closes the page.
+//! The tests copy to and from a page without access rights, so that each access faults. The handler of faults makes the
+//! page accessible, and sets the CPU's trap flag, which causes a trap after one instruction. The handler of traps
+//! records the changed bytes, and makes the page inaccessible again.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Arguments;
@@ -51,7 +52,7 @@ struct Trace {
     page: *mut u8,
     /// The page's contents before each access.
     clean: [u8; WINDOW],
-    /// The contents made by all stores. The page is reset to `clean` after each, so that a repeated store is noticed.
+    /// The bytes of all stores. After each store, the page is reset to `clean`, so that a repeated store is noticed.
     result: [u8; WINDOW],
     accesses: Vec<Access>,
 }
@@ -170,7 +171,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that, for each place, a gather loads the aligned blocks that have bytes of it, each once, and nothing else.
+/// Checks that a gather loads exactly the aligned blocks that have bytes of the places, once for each place.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
@@ -261,7 +262,7 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Checks that a read loads a word by one load, or else the aligned blocks that have bytes of the range, each once.
+/// Checks that a read of a word makes one load, and that other reads load each aligned block around the range once.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];

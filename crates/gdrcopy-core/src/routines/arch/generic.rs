@@ -1,4 +1,4 @@
-//! The routine and the fences for architectures without specialized routines.
+//! The copy routine and the fences for architectures without specialized copy routines.
 
 use crate::routines::instructions::Work;
 use crate::routines::portable;

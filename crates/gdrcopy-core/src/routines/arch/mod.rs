@@ -1,4 +1,4 @@
-//! The routines that the CPU of each architecture supports, best first, and the fences.
+//! The copy routines and the fences of each architecture.
 
 // Miri, which interprets the tests, cannot execute inline assembly, so it gets the module `generic`.
 #[cfg(all(target_arch = "aarch64", not(miri)))]

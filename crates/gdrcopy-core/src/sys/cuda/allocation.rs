@@ -38,8 +38,8 @@ pub struct Allocation {
     pub address: u64,
     /// The CPU address of host memory; 0 for GPU memory.
     pub host: usize,
-    /// CUDA's number of the allocation, if it has one. After a reset of the device, which frees the memory, CUDA does
-    /// not find the number any more. If another library stands in for cuMemAlloc, its memory has no number.
+    /// CUDA's number of the allocation, if it has one. A reset of the device frees the memory, and the address
+    /// then loses the number. If another library stands in for cuMemAlloc, its memory has no number.
     id: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ impl Gpu {
         })
     }
 
-    /// Allocates `len` bytes (at least 1) of zeroed, page-locked host memory, which GPUs access at its `address`.
+    /// Allocates `len` bytes (at least 1) of zeroed, page-locked host memory, which GPUs can access.
     pub fn alloc_host(&self, len: usize) -> Result<Allocation> {
         let cu = &self.driver.cu;
         let find = cu.host_device_pointer()?;
@@ -194,7 +194,7 @@ impl Drop for Gpu {
         // If CUDA does not number contexts, `is_live` returns false, and the stream is never destroyed.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
-                // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the frees in it.
+                // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the stream's frees.
                 let result = unsafe { self.driver.cu.stream_destroy()?(self.frees) };
                 self.driver.check("cuStreamDestroy", result)
             });

@@ -1,4 +1,4 @@
-//! The routine and the fences of AArch64. The routine uses NEON. Its speed was not measured.
+//! The copy routine and the fences of AArch64. The routine uses NEON. Its speed was not measured.
 
 pub(crate) mod fence;
 mod neon;

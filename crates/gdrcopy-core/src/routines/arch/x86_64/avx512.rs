@@ -75,7 +75,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
         if len.wrapping_sub(1) >= LARGEST_UNALIGNED {
             return write(dst, src, len);
         }
-        // This is not a loop, because the compiler would unroll it, and counting its turns would take instructions.
+        // There is no loop here, because the compiler would unroll it, and because counting would take instructions.
         let mut at = 0;
         if len > 2 * LINE {
             copy_unaligned(dst, src);
@@ -167,8 +167,8 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// For each of the three registers, a mask of the lanes that hold the first of a copy's three fields, its offset.
-    /// The lanes that hold a third field have the mask of the register before (for register 0, that of register 2).
+    /// For each of the three registers, the mask of the lanes that hold a copy's first field (the offset). The mask of
+    /// the lanes that hold a third field is the mask for the register before (for register 0, the one for register 2).
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -198,12 +198,12 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     Some((8 * eights.len(), offsets as usize))
 }
 
-/// The number of lines that are loaded before the first is stored. One core has no more loads of lines in flight.
+/// The number of lines that are loaded before the first is stored. A core has at most 16 loads of lines in flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
 ///
-/// Uncached loads and stores that miss the cache share the same buffers of the CPU. So a store to a cache line that the
+/// Uncached loads share buffers of the CPU with stores that miss the cache. So a store to a cache line that the
 /// core does not have in its caches delays the loads after it by a whole round trip. From the second batch on, the
 /// cache lines to store to are fetched before the next loads are issued. With an H200 that saves 8 to 27% of the time
 /// of reads of 4 and 16 MiB. A read of one batch does not need this: its stores may complete after the call.
@@ -282,7 +282,7 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Stores to `dst` those `len` bytes (1 to 64) that `src` points to. `line` has the cache line that contains them.
+/// Stores to `dst` the `len` bytes (1 to 64) that were loaded from `src` as a part of the cache line `line`.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW, and `len` writable bytes at `dst`.

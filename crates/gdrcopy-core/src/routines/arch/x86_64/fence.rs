@@ -10,8 +10,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 /// Makes the loads of a read return data no older than the read, and orders them after the loads of all earlier reads.
 ///
 /// Intel's manual asks for MFENCE if another agent writes memory that is read by streaming loads. LFENCE orders them
-/// too, and saves some 10 ns of a read's 1,000 ns, but leaves the buffers of streaming loads filled. A loop of 32-byte
-/// streaming loads and LFENCE read the same old cache line 20,000 times in 8 ns each while the GPU was writing it.
+/// too, and saves some 10 ns of a read's 1,000 ns, but leaves the buffers of streaming loads filled. With LFENCE,
+/// streaming loads of 32 bytes returned the same old cache line 20,000 times, each in 8 ns, while the GPU wrote it.
 #[inline(always)]
 pub fn before_read() {
     full();
@@ -21,8 +21,8 @@ pub fn before_read() {
 ///
 /// Later stores leave the CPU after they have retired, and so after the loads of the read have returned. Later loads
 /// from WB memory may run early, but retire in order and are repeated if their cache line is taken away before. Later
-/// loads through a WC mapping's own pointer are not repeated. They come after the read only if the fence of another
-/// read, or an MFENCE, comes between.
+/// loads that the program itself makes from a WC mapping are not repeated. They come after the read only if the fence
+/// of another read, or an MFENCE, comes between.
 #[inline(always)]
 pub fn after_read() {
     compiler_fence(Ordering::Acquire);

@@ -1,8 +1,8 @@
-//! The routines and the fences of x86-64.
+//! The copy routines and the fences of x86-64.
 //!
 //! The order in which routines are preferred was measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1
 //! write-combined). AVX-512 reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67. Plain loads never overlap and
-//! reach 0.06. Bursts of small writes differ by several times, large writes by a few percent.
+//! reach 0.06. In bursts of small writes, the routines' times differ several-fold; in large writes, by a few percent.
 //!
 //! Only Intel's AVX-512 was measured. AMD's Zen 4 splits each 64-byte load into two. The effect on reads of
 //! write-combining memory was not measured, so CPUs of other makers get AVX2 unless AVX-512 is asked for.
@@ -39,7 +39,6 @@ struct Cpu {
     avx2: bool,
     /// True if the CPU has AVX-512 F and BW.
     avx512: bool,
-    /// True if Intel made the CPU.
     intel: bool,
 }
 
