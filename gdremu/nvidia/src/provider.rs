@@ -52,7 +52,7 @@ impl NvidiaProvider {
         let block = libcuda.make_block(gpu, len.max(BLOCK))?;
         let start = block.base;
         self.prepare(libcuda, gpu, || libcuda.export(start));
-        self.buffers.add_block(gpu, start, block.len, Buffer { start, len, id: 0 });
+        self.buffers.add_block(gpu, block.len, Buffer { start, len, id: 0 });
         Ok(start)
     }
 

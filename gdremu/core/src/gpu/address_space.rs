@@ -139,7 +139,7 @@ impl Memory {
             return Ok(va);
         }
         let Mapping { start, len: blocks, .. } = self.alloc_blocks(gpu, len, rdma)?;
-        self.buffers.add_block(kind, start, blocks, Buffer { start, len, id });
+        self.buffers.add_block(kind, blocks, Buffer { start, len, id });
         Ok(start)
     }
 

@@ -67,14 +67,14 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         None
     }
 
-    /// Adds a block that holds a buffer. Other buffers can share the block if the buffer is small and starts at `base`.
-    pub fn add_block(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
+    /// Adds a block of `len` bytes that begins with a buffer. If the buffer is small, other buffers can share the block.
+    pub fn add_block(&mut self, kind: Kind, len: u64, buffer: Buffer) {
         let mut free = Ranges::default();
-        if buffer.len <= SMALL && buffer.start == base {
-            free.give(base, len);
-            free.take_at(base, room(buffer.len));
+        if buffer.len <= SMALL {
+            free.give(buffer.start, len);
+            free.take_at(buffer.start, room(buffer.len));
         }
-        self.blocks.insert(base, Block { kind, len, free });
+        self.blocks.insert(buffer.start, Block { kind, len, free });
         self.live.insert(buffer.start, buffer);
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn pages_die_with_the_last_byte_in_them() {
         let mut buffers = Buffers::default();
         let first = Buffer { start: 0, len: GPU_PAGE / 2, id: 1 };
-        buffers.add_block((), 0, 32 * GPU_PAGE, first);
+        buffers.add_block((), 32 * GPU_PAGE, first);
         let [middle, _last] = [4, 2].map(|halves| buffers.take((), halves * GPU_PAGE / 2, 2).unwrap());
         let middle = buffers.starting_at(middle).unwrap();
         let Freed { start, len, .. } = buffers.free(middle, false);
