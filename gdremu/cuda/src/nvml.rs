@@ -1,5 +1,5 @@
-//! NVML, NVIDIA's management library. Programs find this object as libnvidia-ml.so.1. It has the functions that UCX,
-//! libfabric and NIXL call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+//! NVML, NVIDIA's management library. Programs find this shared object under the name libnvidia-ml.so.1. It has the
+//! functions that UCX, libfabric and NIXL call. They report GPUs, PCI addresses and links as /sys and libcuda do.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
