@@ -129,7 +129,7 @@ fn everything() -> String {
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// Steps for uses.c, of which the last one copies past the end of a mapping, which is a segmentation fault.
+/// Steps for uses.c. The last one copies past the end of a mapping, and so raises SIGSEGV.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]
@@ -198,7 +198,7 @@ fn everything_is_reported_as_documented() {
     }
 }
 
-/// Steps for uses.c, which takes them with this project's library, its exit status, and what trace must report.
+/// In each case: steps for uses.c with this project's library, the exit status, and what trace must report.
 const USES: &[(&str, i32, &str)] = &[
     ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
@@ -223,8 +223,8 @@ const USES: &[(&str, i32, &str)] = &[
     ),
 ];
 
-/// Cases like those of `USES`, but with the library of `other.c`. Unlike this project's, it calls its own functions by
-/// their symbols, so the calls go through trace's object. They must not count.
+/// Cases like those of `USES`, but with the library of `other.c`. It calls its own functions by their symbols, so these
+/// calls, too, go through the object that trace preloads. trace must not count them.
 const OTHER_USES: &[(&str, i32, &str)] = &[
     ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (

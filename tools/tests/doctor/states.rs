@@ -123,7 +123,7 @@ device_nodes {
     real [NodeReplace] sh "node 666 b";
     // The device node has a major number that is no longer the module's.
     real [NodeReplace] sh "node 666 c 121";
-    // doctor cannot start the processes in which it examines the system. gdremu could not start either.
+    // doctor cannot start the processes in which it examines the system. gdremu is not used, as it could not start.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
     real [DoctorStart] usable true is_fixed true sh "node; wrap='setpriv --reuid=12345 --clear-groups prlimit --nproc=0'";
 }
@@ -312,8 +312,8 @@ libraries {
     // The library ends the process in which doctor uses it, with status 0.
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=exit";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish";
-    // This --limit follows that of harness.rs, and doctor obeys the last one. It is short, because doctor waits all of
-    // it for a call that never returns.
+    // harness.rs passes a --limit before this one, and doctor obeys the last. This one is short, because doctor waits
+    // that long for a call that never returns.
     bad [SelfTestHung] sh "args=\"--lib $faulty\"; FAULTY=hang" args "--limit 3";
     bad [LibraryReports] emulated "--fault MMAP:ENOMEM";
     bad [LibraryReports] emulated "--fault PIN_BUFFER_V2:EINVAL";
@@ -378,7 +378,7 @@ settings_and_engines {
 }
 }
 
-/// Declares the remedies that no test runs, each group of them after the reason.
+/// Declares the remedies that no test runs. Each group of them comes after its reason.
 macro_rules! not_run {
     ($($reason:literal $($remedy:ident)*;)*) => {
         pub(crate) const NOT_RUN: &[(&str, &[Remedy])] = &[$(($reason, &[$($remedy),*])),*];
