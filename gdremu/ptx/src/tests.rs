@@ -48,8 +48,8 @@ impl GlobalMemory for Words {
     }
 }
 
-/// Returns the text of a GPU kernel. Its parameter `memory` is in %d0 and `value` in %r0. Its line 9 is the first line
-/// of `body`.
+/// Returns the text of a GPU kernel. Its parameter `memory` is in %d0 and `value` in %r0. `body` begins at line 9
+/// of the text.
 fn text(body: &str) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n\

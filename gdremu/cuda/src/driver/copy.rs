@@ -38,7 +38,7 @@ enum Memory {
         /// True if CUDA does not know the memory, so that copies return only after they have accessed it.
         pageable: bool,
     },
-    /// A copy of host memory that the CUDA call made, because the program may change the memory after the call.
+    /// The contents that host memory had during the CUDA call. The program may change the memory after the call.
     Staged(Vec<u8>),
 }
 
