@@ -211,7 +211,7 @@ const USES: &[(&str, i32, &str)] = &[
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
-    // `half` pins 65536 bytes from the middle of a GPU page. The mapping begins at the page's start: 98304 bytes.
+    // `half` pins 65536 bytes from the middle of a GPU page. The mapping has 98304, as it begins at the page's start.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),
@@ -233,7 +233,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
          0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
-    // In the child, several threads make their first calls at once, and must create only one file for its counts.
+    // Threads of the child make their first calls at once, and must create only one file for the child's counts.
     (
         "open fork threads",
         0,

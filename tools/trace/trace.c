@@ -412,7 +412,7 @@ static __attribute__((noinline, cold)) struct pin *search(struct file *file, uin
     return NULL;
 }
 
-/* Returns the pin that has this handle, or else the last one that had it before it ended, or NULL if none is known. */
+/* Returns the newest recorded pin with this handle, which may have ended, or NULL if there is none. */
 static inline struct pin *find(struct file *file, uint64_t handle)
 {
     uint64_t *guess = &file->guesses[(handle * 0x9e3779b97f4a7c15 >> 48) % GUESSES];

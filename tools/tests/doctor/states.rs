@@ -62,7 +62,7 @@ driver_and_gpu {
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=7";
     real [GpuUnseen] sh "cuda 100; export CUDA_VISIBLE_DEVICES=0";
     real [DriverMissing] sh "cuda 100; echo no library >cuda/libcuda.so.1";
-    // These functions of CUDA fail with these errors.
+    // Functions of CUDA fail. The number after each colon is the error (CUresult).
     works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2";
     works [GpuFull] emulated "--fault cuMemAlloc:2";
     works [GpuExclusive] emulated "--fault cuDevicePrimaryCtxRetain:46";
@@ -77,7 +77,7 @@ driver_and_gpu {
     bad [CudaError] emulated "--fault cuInit:1";
     real [CudaStub] sh "cuda 34";
     real [CudaCompat] sh "cuda 804";
-    // The stub libcuda is preloaded, and not found by LD_LIBRARY_PATH.
+    // LD_PRELOAD, not LD_LIBRARY_PATH, makes the loader take the stub libcuda.
     real [CudaStub] is_fixed true sh "cuda 34; path right; export LD_PRELOAD=$dir/cuda/libcuda.so.1";
     real [GpuHung] sh "cuda hang" args "--limit 1";
     // CUDA cannot map dma-bufs.
@@ -106,7 +106,7 @@ driver_and_gpu {
 device_nodes {
     real [GpuFull] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
-    // This user namespace maps only root's user ID. So it cannot change the mode of a node that another user owns.
+    // This user namespace maps only root's user ID. So in it, root cannot change the mode of another user's node.
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; wrap='unshare --map-root-user'";
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; export container=podman; wrap='unshare --map-root-user'";
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
