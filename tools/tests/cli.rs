@@ -125,7 +125,7 @@ fn default_library_is_the_loaders_choice() {
     }
 }
 
-/// Builds a program that prints the file that dlopen finds by the library's name, or fails.
+/// Builds a program that prints the path of the libgdrapi that dlopen finds. The program fails if there is none.
 fn loader_prints_its_choice(directory: &Path) -> PathBuf {
     let source = "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
         int main(void) {\n\

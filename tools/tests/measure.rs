@@ -389,8 +389,8 @@ fn interrupts_and_termination_print_the_results_so_far() {
     }
 }
 
-/// The tool shows its progress bar only on a terminal, so `script` gives it one. The first of copybw's two measurements
-/// is half of the bar, and pplat's only one is all of it.
+/// The tool shows its progress bar only on a terminal, so `script` gives it one. copybw makes two measurements, each of
+/// which fills half of the bar. pplat makes one, which fills all of it.
 #[test]
 fn progress_begins_at_nothing_and_moves_within_a_part() {
     for (name, options) in [("copybw", "-s 64 -w 20000000"), ("pplat", "-u 0 -B 1 -T 1 -t 100000")] {

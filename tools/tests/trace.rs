@@ -129,7 +129,7 @@ fn everything() -> String {
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// Steps for uses.c, of which the last one copies past the end of a mapping, which is a segmentation fault.
+/// Steps for uses.c. The last one copies past the end of a mapping, and so raises SIGSEGV.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]
@@ -198,7 +198,7 @@ fn everything_is_reported_as_documented() {
     }
 }
 
-/// Steps for uses.c, which takes them with this project's library, its exit status, and what trace must report.
+/// In each case: steps for uses.c with this project's library, the exit status, and what trace must report.
 const USES: &[(&str, i32, &str)] = &[
     ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
@@ -211,7 +211,7 @@ const USES: &[(&str, i32, &str)] = &[
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
-    // `half` pins 65536 bytes from the middle of a GPU page. The mapping begins at the page's start: 98304 bytes.
+    // `half` pins 65536 bytes from the middle of a GPU page. The mapping has 98304, as it begins at the page's start.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),
@@ -223,8 +223,8 @@ const USES: &[(&str, i32, &str)] = &[
     ),
 ];
 
-/// Cases like those of `USES`, but with the library of `other.c`. Unlike this project's, it calls its own functions by
-/// their symbols, so the calls go through trace's object. They must not count.
+/// Cases like those of `USES`, but with the library of `other.c`. It calls its own functions by their symbols, so these
+/// calls, too, go through the object that trace preloads. trace must not count them.
 const OTHER_USES: &[(&str, i32, &str)] = &[
     ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (
@@ -233,7 +233,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
          0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
-    // In the child, several threads make their first calls at once, and must create only one file for its counts.
+    // Threads of the child make their first calls at once, and must create only one file for the child's counts.
     (
         "open fork threads",
         0,

@@ -91,7 +91,7 @@ static void *turns(void *nothing)
     return nothing;
 }
 
-/* Copies until it is canceled, which can happen at any instruction. */
+/* Copies until this thread is canceled, which can happen at any instruction. */
 static void *copies(void *to)
 {
     CHECK_OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
@@ -127,7 +127,7 @@ static void misuses(void)
     FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8));
 }
 
-/* Loads an object with a function that pins, calls it, and unloads the object. */
+/* Loads a shared object, calls its function, which pins, and unloads the object. */
 static void calls_plugin(void)
 {
     void *plugin = dlopen("plugin.so", RTLD_NOW);

@@ -42,7 +42,7 @@ static inline uint64_t ticks(void)
     return now;
 }
 
-/* Waits until earlier loads have their data, even from the GPU, but not until stores have left the CPU. */
+/* Reads the counter once earlier loads have their data, even from the GPU. Does not wait for stores. */
 static inline uint64_t ticks_after_loads(void)
 {
     uint64_t now;
@@ -93,7 +93,7 @@ struct calls {
 
 struct pin {
     uint64_t handle, live, gdr, address, size;
-    uint64_t site;       /* the index of the place that pinned */
+    uint64_t site;       /* the index of the place in the code that pinned */
     uint64_t va, mapped; /* the mapping's address, and its length in bytes of whole pages; 0 if there is none */
 };
 
@@ -103,8 +103,8 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller's address and, in the low 8 bits, the function (5 bits) and kind of misuse (3 bits) */
     uint64_t count;
-    uint64_t offset, size, mapped; /* of the first copy that was misuse; `mapped` is the length of its mapping */
-    uint64_t type;                 /* the type of the last mapping */
+    uint64_t offset, size, mapped; /* the first copy that was misuse, and the length of its mapping */
+    uint64_t type;                 /* the type of the newest mapping of a pin that this place made */
 };
 
 enum { PINNING, MISUSING };
@@ -412,7 +412,7 @@ static __attribute__((noinline, cold)) struct pin *search(struct file *file, uin
     return NULL;
 }
 
-/* Returns the pin that has this handle, or else the last one that had it before it ended, or NULL if none is known. */
+/* Returns the newest recorded pin with this handle, which may have ended, or NULL if there is none. */
 static inline struct pin *find(struct file *file, uint64_t handle)
 {
     uint64_t *guess = &file->guesses[(handle * 0x9e3779b97f4a7c15 >> 48) % GUESSES];
@@ -555,7 +555,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     unlock(file, quiet);
 }
 
-/* Changes the pins in state `from` that have this handle or, if it is NULL, this gdr_t, to state `to`. */
+/* Changes pins from state `from` to state `to`: those with this handle or, if `handle` is NULL, all of this gdr_t. */
 static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
 {
     struct file *file = call->file;

@@ -1,5 +1,5 @@
-//! Pointers that C programs pass to exported functions. By CUDA's contract, a pointer is NULL or points to the object
-//! of the function's prototype, for as long as the call runs.
+//! Pointers that C programs pass to exported functions. By CUDA's contract, a pointer is NULL, or points to an object
+//! (or an array) of the type in the function's prototype until the call returns.
 
 use std::ffi::{CStr, c_char};
 use std::{ptr, slice};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result, ensure, valid};
 pub(crate) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// Returns an `Out` for a local variable, to call another exported function from Rust.
+    /// Makes an `Out` from a local variable, so that this library can call an exported function itself.
     pub(crate) fn to(place: &mut T) -> Out<T> {
         Out(place)
     }
@@ -39,7 +39,7 @@ impl<T: Copy> Out<T> {
     pub(crate) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
         self.check()?;
         for (index, value) in values.enumerate() {
-            // SAFETY: the pointer is not NULL, so it has room for the call's number of Ts (see the head of this file).
+            // SAFETY: the pointer is not NULL, so it has room for all that the call stores (see the head of this file).
             unsafe { self.0.add(index).write_unaligned(value) };
         }
         Ok(())
@@ -72,7 +72,7 @@ impl Out<*const c_char> {
 }
 
 impl Out<c_char> {
-    /// Stores a text that is cut to fit into `room` bytes, with its NUL.
+    /// Stores a text and its terminating NUL. Cuts the text if both do not fit into `room` bytes.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
         self.check()?;
         ensure(room > 0, Error::INVALID_VALUE)?;
@@ -109,7 +109,7 @@ impl<T: Copy> In<T> {
 
     pub(crate) fn at(self, index: usize) -> Result<T> {
         ensure(!self.is_null(), Error::INVALID_VALUE)?;
-        // SAFETY: the pointer is not NULL, so it points to the call's number of Ts (see the head of this file).
+        // SAFETY: the pointer is not NULL, so it points to all Ts that the call reads (see the head of this file).
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
 }

@@ -14,7 +14,7 @@ use gdremu_core::gpu::{HostProvider, Shared};
 use crate::error::{Error, Result};
 use crate::state as process;
 
-/// Counts changes of device and host memory, so that running GPU kernels notice them and look addresses up again.
+/// The number of calls of [`memory_changed`]. When it has changed, running GPU kernels look addresses up again.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Records that memory was mapped or unmapped, or that the access to it changed.

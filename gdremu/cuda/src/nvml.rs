@@ -1,5 +1,5 @@
-//! NVML, NVIDIA's management library. Programs find this object as libnvidia-ml.so.1. It has the functions that UCX,
-//! libfabric and NIXL call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+//! NVML, NVIDIA's management library. Programs find this shared object under the name libnvidia-ml.so.1. It has the
+//! functions that UCX, libfabric and NIXL call. They report GPUs, PCI addresses and links as /sys and libcuda do.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -87,8 +87,8 @@ fn pci_info(gpu: usize) -> PciInfo {
 /// version are set to 0, which means NVML_SUCCESS, no clique, no fabric, unknown health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
-/// nvmlFieldValue_t: the program's question (the number of a field) with the time of the answer, then the type of the
-/// value, a status, and the value.
+/// nvmlFieldValue_t. The low 32 bits of `question[0]` are the number of the field that the program asks for. The other
+/// bits of `question` are not used. `kind` is the type of the value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FieldValue {

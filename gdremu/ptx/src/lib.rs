@@ -12,8 +12,8 @@
 //!
 //! `fatbin` finds the PTX text in the fat binaries that nvcc embeds in programs.
 //!
-//! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is not
-//! supported. The other GPU kernels of its module run. Every memory scope is treated as `.sys`, the whole system.
+//! A GPU kernel with an instruction that is not supported is refused, with the line and the name of the instruction.
+//! The other GPU kernels of its module run. Every memory scope is treated as `.sys`, the whole system.
 //!
 //! All threads of the blocks that run at the same time take turns. So a thread that waits for another thread or for the
 //! CPU does not stop the others.

@@ -148,8 +148,8 @@ impl Block {
         Ok(())
     }
 
-    /// Releases each thread in the warp of thread `index` that waits at a warp barrier, if no thread in the mask of
-    /// this barrier is still running.
+    /// Looks at all threads in the warp of thread `index`. Releases those at a warp barrier whose mask contains no
+    /// thread that is still running.
     fn release_warp(&mut self, index: usize) {
         let start = index - index % WARP as usize;
         let end = self.threads.len().min(start + WARP as usize);
@@ -201,8 +201,7 @@ impl Thread {
         Thread { state: State::Ready, registers: registers.into(), local: vec![0; launch.kernel.local].into(), next: 0 }
     }
 
-    /// Runs up to [`TURN`] instructions, from the index `next` on. After a trap, `next` is the index after that of the
-    /// instruction that trapped.
+    /// Runs up to [`TURN`] instructions from index `next` on. If one of them traps, `next` is the index after it.
     fn turn<M: GlobalMemory>(
         &mut self,
         next: &mut usize,

@@ -48,8 +48,8 @@ impl GlobalMemory for Words {
     }
 }
 
-/// Returns the text of a GPU kernel. Its parameter `memory` is in %d0 and `value` in %r0. Its line 9 is the first line
-/// of `body`.
+/// Returns the text of a GPU kernel. Its parameter `memory` is in %d0 and `value` in %r0. `body` begins at line 9
+/// of the text.
 fn text(body: &str) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n\
@@ -215,7 +215,7 @@ fn memory_for_the_barrier_of_a_grid_is_for_cooperative_launches() {
 
 #[test]
 fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
-    // The three words count the running threads, the most threads that have run at the same time, and all threads.
+    // The three words hold the number of running threads, the maximum of that number, and the number of all threads.
     let body = "atom.global.add.u32 %r1, [%d0], 1; add.u32 %r1, %r1, 1;\n\
                 red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
                 delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
@@ -239,7 +239,7 @@ fn special_value(special: &str) -> u32 {
 
 #[test]
 fn threads_know_their_place() {
-    const LANE: u32 = 17; // The index in its warp of the last thread, which stores last.
+    const LANE: u32 = 17; // The last thread's index in its warp. This thread stores last.
     for (special, value) in [
         ("%warpid", 6),
         ("%laneid", LANE),

@@ -38,7 +38,7 @@ pub(crate) struct State {
 pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
-/// The shell runs this before the commands of a state, which call these functions. It changes to the state's directory,
+/// Shell code that runs before a state's commands, and defines functions for them. It changes to the state's directory,
 /// and makes a directory `right` there, with this project's library under both its names, and a stand-in for UCX.
 const WORDS: &str = r#"
 cd "$dir"
@@ -183,8 +183,8 @@ impl State {
         self.plant().examine(&[])
     }
 
-    /// Returns whether the state needs its own mount namespace, because its commands mount something, mostly by one
-    /// of these functions.
+    /// Returns whether the state needs its own mount namespace. It does if one of its commands is `mount` or a shell
+    /// function that mounts something.
     pub(crate) fn is_private(&self) -> bool {
         const WORDS: [&str; 11] = [
             "root",
@@ -292,8 +292,7 @@ impl Report {
         let steps = self.steps();
         for (number, step) in steps.iter().enumerate() {
             assert!(!steps[..number].contains(step), "twice: {step}");
-            // Braces that belong neither to the JSON nor to awk nor to the shell are those of a placeholder in the
-            // remedy's text, such as {file}, that doctor has not filled in.
+            // Without the braces of awk and the shell, only JSON's are left, unless doctor has left a placeholder, too.
             let text = step.to_string().replace("{print $1}", "").replace("${", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");
         }

@@ -3,7 +3,7 @@
  * kernel fails to open the device only because no driver has this number (ENXIO), this library opens it, and answers
  * GET_VERSION as gdrdrv 2.6. With GDRDRV=hang, opening /dev/gdrdrv never ends, even if gdremu emulates it. With GDRDRV=kill
  * it kills the process, as a fault in the module does. With GDRDRV=forbid it fails, as if a security module refused it. With
- * GDRDRV=starve, doctor may open no more files once it has started its process for the survey of CUDA.
+ * GDRDRV=starve, doctor may open no more files once it has started the process that examines CUDA.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 static int device = -1;
 
-/* glibc passes main's arguments to constructors. doctor's process for the survey of CUDA has "Survey" as the second. */
+/* glibc passes main's arguments to constructors. In doctor's process that examines CUDA, the second one is "Survey". */
 __attribute__((constructor)) static void begin(int count, char **arguments)
 {
     const char *fault = getenv("GDRDRV") ? getenv("GDRDRV") : "";

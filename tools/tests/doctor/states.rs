@@ -62,7 +62,7 @@ driver_and_gpu {
     bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=7";
     real [GpuUnseen] sh "cuda 100; export CUDA_VISIBLE_DEVICES=0";
     real [DriverMissing] sh "cuda 100; echo no library >cuda/libcuda.so.1";
-    // These functions of CUDA fail with these errors.
+    // Functions of CUDA fail. The number after each colon is the error (CUresult).
     works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2";
     works [GpuFull] emulated "--fault cuMemAlloc:2";
     works [GpuExclusive] emulated "--fault cuDevicePrimaryCtxRetain:46";
@@ -77,7 +77,7 @@ driver_and_gpu {
     bad [CudaError] emulated "--fault cuInit:1";
     real [CudaStub] sh "cuda 34";
     real [CudaCompat] sh "cuda 804";
-    // The stub libcuda is preloaded, and not found by LD_LIBRARY_PATH.
+    // LD_PRELOAD, not LD_LIBRARY_PATH, makes the loader take the stub libcuda.
     real [CudaStub] is_fixed true sh "cuda 34; path right; export LD_PRELOAD=$dir/cuda/libcuda.so.1";
     real [GpuHung] sh "cuda hang" args "--limit 1";
     // CUDA cannot map dma-bufs.
@@ -106,7 +106,7 @@ driver_and_gpu {
 device_nodes {
     real [GpuFull] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
-    // This user namespace maps only root's user ID. So it cannot change the mode of a node that another user owns.
+    // This user namespace maps only root's user ID. So in it, root cannot change the mode of another user's node.
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; wrap='unshare --map-root-user'";
     real [NodeModeHost] sh "node 600; chown 1 /dev/gdrdrv; export container=podman; wrap='unshare --map-root-user'";
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
@@ -123,7 +123,7 @@ device_nodes {
     real [NodeReplace] sh "node 666 b";
     // The device node has a major number that is no longer the module's.
     real [NodeReplace] sh "node 666 c 121";
-    // doctor cannot start the processes in which it examines the system. gdremu could not start either.
+    // doctor cannot start the processes in which it examines the system. gdremu is not used, as it could not start.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
     real [DoctorStart] usable true is_fixed true sh "node; wrap='setpriv --reuid=12345 --clear-groups prlimit --nproc=0'";
 }
@@ -315,8 +315,8 @@ libraries {
     // The library ends the process in which doctor uses it, with status 0.
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=exit";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish";
-    // This --limit follows that of harness.rs, and doctor obeys the last one. It is short, because doctor waits all of
-    // it for a call that never returns.
+    // harness.rs passes a --limit before this one, and doctor obeys the last. This one is short, because doctor waits
+    // that long for a call that never returns.
     bad [SelfTestHung] sh "args=\"--lib $faulty\"; FAULTY=hang" args "--limit 3";
     bad [LibraryReports] emulated "--fault MMAP:ENOMEM";
     bad [LibraryReports] emulated "--fault PIN_BUFFER_V2:EINVAL";
@@ -381,7 +381,7 @@ settings_and_engines {
 }
 }
 
-/// Declares the remedies that no test runs, each group of them after the reason.
+/// Declares the remedies that no test runs. Each group of them comes after its reason.
 macro_rules! not_run {
     ($($reason:literal $($remedy:ident)*;)*) => {
         pub(crate) const NOT_RUN: &[(&str, &[Remedy])] = &[$(($reason, &[$($remedy),*])),*];

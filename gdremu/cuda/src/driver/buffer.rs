@@ -47,7 +47,7 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     Ok(())
 }
 
-/// Returns the start and length of the buffer, or of the host memory, that an address is in.
+/// Returns the start and length of the buffer, or of the range of host memory, that contains an address.
 pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     if let Some(place) = gpus::place(address) {
         return Ok((place.base, place.len as usize));
@@ -58,7 +58,7 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     }
 }
 
-// ---- Memory of the default pool, which cannot be pinned. Frees wait for the stream's earlier work. ----
+// ---- Memory from the default pool. gdrdrv cannot pin it, and frees wait for the stream's earlier work. ----
 
 /// The handle of the default pool of GPU 0. The handles for the other GPUs are the numbers after it.
 const POOL: usize = 0xC4 << 40;

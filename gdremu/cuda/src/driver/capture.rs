@@ -1,6 +1,6 @@
-//! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could wait
-//! for the stream or change objects that the capture uses. Such calls make the capture invalid. Nothing is ever
-//! captured, since work of a capturing stream is refused too.
+//! Stream capture. While a stream is capturing, calls that could wait for it, or change objects that the capture uses,
+//! fail and make the capture invalid, as with NVIDIA's driver. gdremu captures nothing: it also refuses the work of a
+//! capturing stream.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;

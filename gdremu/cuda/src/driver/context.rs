@@ -46,7 +46,7 @@ fn destroy(mut state: Locked, context: ContextHandle) -> Result {
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    // Programs release primary contexts and cannot destroy them.
+    // A program can only release primary contexts, not destroy them.
     ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?;
     destroy(state, context)?;
     STACK.with(|stack| {
@@ -108,7 +108,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result
     Ok(context)
 }
 
-/// Sets the flags of a GPU's primary context if it exists, and of those that are made for the GPU later.
+/// Sets the flags for all later primary contexts of a GPU, and changes those of the present one, if there is one.
 pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;

@@ -1,4 +1,4 @@
-//! Copies in every direction, and fills. The address determines the kind of memory, as with CUDA's unified addressing.
+//! Copies between device and host memory in every direction, and fills. An address determines the kind of its memory.
 
 use std::ptr;
 
@@ -38,7 +38,7 @@ enum Memory {
         /// True if CUDA does not know the memory, so that copies return only after they have accessed it.
         pageable: bool,
     },
-    /// A copy of host memory that the CUDA call made, because the program may change the memory after the call.
+    /// The contents that host memory had during the CUDA call. The program may change the memory after the call.
     Staged(Vec<u8>),
 }
 
@@ -79,9 +79,9 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     Ok(Memory::Host { start: address as usize, len, pageable: !is_known })
 }
 
-/// Copies `len` bytes after the earlier work of `stream`. If `stream` is `None`, this is the default stream. While it
-/// copies, it does not hold the lock that CUDA calls take: an invalid host address raises SIGSEGV as in the
-/// program's own code, and the program's handler may call CUDA.
+/// Copies `len` bytes after the earlier work of `stream`. If `stream` is `None`, the default stream is used. The lock
+/// that CUDA calls take is not held during the copy, because an invalid host address raises SIGSEGV, and the program's
+/// signal handler may call CUDA.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let turn = Turn::of(stream.unwrap_or(0))?;
     let when = pointer::when(&turn, stream, &[to.address(), from.address()]);
@@ -149,8 +149,8 @@ pub(super) fn fill<const SIZE: usize>(
     let memory = resolve(&turn.state, Device(address), len, Access::ReadWrite)?;
     turn.submit(when, move || {
         for (start, len) in memory.pieces() {
-            // SAFETY: a piece is mapped while `memory` lives. A piece ends at the end of a block of device memory or of
-            // the range. Both are aligned, so a piece holds whole elements.
+            // SAFETY: a piece is mapped while `memory` lives. A piece ends where a block of device memory or the filled
+            // range ends. Both ends are multiples of the element's size, so a piece holds whole elements.
             unsafe {
                 if value == [value[0]; SIZE] {
                     start.write_bytes(value[0], len);

@@ -35,8 +35,8 @@ const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 /// The first CUDA version with the attribute DMA_BUF_MMAP_SUPPORTED.
 const DMABUF_MMAP_ATTRIBUTE: u32 = 13050;
 
-/// The values of attributes 1 to 147, which are those of an H200 (driver 580), but 0 for features that the emulator
-/// lacks. Each line says which attributes it has, by their numbers.
+/// The values of attributes 1 to 147, as driver 580 reports them for an H200, but 0 for features that the emulator
+/// lacks. Each line ends with the numbers of its attributes.
 #[rustfmt::skip]
 const VALUES: [i32; 147] = [
     1024, 1024, 1024, 64, i32::MAX, 65535, 65535, // 1-7: threads per block, block dimensions, grid dimensions
@@ -51,10 +51,10 @@ const VALUES: [i32; 147] = [
     32768, 2048, 1, 32768, 32768, 8192, 8192, 32768, // 42-49: sizes of textures
     0, 32,                          // 50-51: PCI domain, texture pitch alignment
     32768, 32768, 2046, 32768, 131_072, 65536, 16384, 16384, 16384, 32768, 2048, // 52-62: textures, surfaces
-    32768, 32768, 2048, 32768, 32768, 2046, 1 << 28, 131_072, 65000, 2_097_120, 32768, 32768, // 63-74: the same
+    32768, 32768, 2048, 32768, 32768, 2046, 1 << 28, 131_072, 65000, 2_097_120, 32768, 32768, // 63-74: surface, texture
     9, 0, 32768, 1, 1, 1,           // 75-80: compute capability, texture, stream priorities, L1 caches
     228 << 10, 65536, 1, 0, 0,      // 81-85: shared memory and registers per multiprocessor, MANAGED_MEMORY, boards
-    0, 2, 0, 1, 1, 1,               // 86-91: coherence (also 88), FP64 ratio, managed access, preemption, pointers
+    0, 2, 0, 1, 1, 1,               // 86-91: atomics, FP64 ratio, pageable and managed memory, preemption, pointers
     0, 0, 0, 1, 0, 227 << 10,       // 92-97: stream memory operations, COOPERATIVE_LAUNCH, shared memory
     0, 1, 0, 0, 1, 0, 0, 0,         // 98-105: remote writes, HOST_REGISTER, coherence, VMM, its shareable handles
     32, 0, 0, 0, 1, 1024,           // 106-111: blocks per multiprocessor, compression, L2 windows, VMM RDMA, reserved
@@ -73,7 +73,7 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
         // A coherent GPU has compute capability 10.0, the lowest on which NVIDIA's tests pin with FORCE_PCIE.
         COMPUTE_CAPABILITY_MAJOR if config.coherent => 10,
         85 => gpu as i32, // MULTI_GPU_BOARD_GROUP_ID
-        // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS and its USES_HOST_PAGE_TABLES
+        // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS, PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
         86 | 88 | 100 => coherent,
         // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED and GPU_DIRECT_RDMA_SUPPORTED
         110 | 116 => i32::from(*config.rdma.of(gpu) == YesNo::Yes),

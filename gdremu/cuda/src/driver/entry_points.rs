@@ -89,7 +89,7 @@ macro_rules! entry_points {
             $($(declare!([$first $($also)*] $arguments [$($to)?]);)*)*
         }
 
-        /// All symbols. Those of one function are in the order of their CUDA versions.
+        /// All symbols. The symbols of one function are in the order of their CUDA versions.
         pub(super) const FUNCTIONS: &[Function] = &[$($(
             $(Function { symbol: stringify!($also), since: $also_since, address: exported::$also as *const c_void },)*
             Function { symbol: stringify!($first), since: $since, address: exported::$first as *const c_void },
@@ -274,7 +274,7 @@ entry_points! {
         fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: u64) with_state 6000;
     }
     vmm {
-        // CUDA requires properties, but does not check them.
+        // CUDA requires that `prop` is not NULL, but does not check the properties.
         fn cuMemGetAllocationGranularity(prop: In<AllocationProp>, option: u32) initialized 10020 -> usize
             => || match prop.get().map(|_| option)? {
                 0 | 1 => Ok(BLOCK as usize),

@@ -21,7 +21,7 @@ pub(super) fn range(address: u64, size: usize, kind: u32, flags: u64) -> Result<
     let config = gpus::config();
     let valid = flags == 0 || flags == MAPPING_TYPE_PCIE && config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
     ensure(kind == DMA_BUF_FD && valid, Error::INVALID_VALUE)?;
-    // A GPU that only has PCIe refuses the flag.
+    // A GPU without a coherent link refuses MAPPING_TYPE_PCIE.
     ensure(flags == 0 || config.coherent, Error::NOT_SUPPORTED)?;
     let mut process = process::lock();
     let size = size as u64;

@@ -1,5 +1,5 @@
-//! Shares GPU memory, but not that of pools, with other processes. A handle names a process by its id, and one of its
-//! descriptors by the number. The descriptor is that of the file with the memory.
+//! Shares GPU memory, except memory from pools, with other processes. A handle consists of the id of a process and the
+//! number of one of that process's file descriptors. The descriptor's file contains the memory.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -29,8 +29,8 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     Ok(shared)
 }
 
-/// Marks a shared buffer as alive or freed. The mark is a byte in the file with the GPU's memory, behind the memory,
-/// where other processes read it.
+/// Marks a shared buffer as alive or freed. The mark is a byte in the file with the GPU's memory, after the memory.
+/// Other processes read it there.
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;

@@ -181,7 +181,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// Returns the value of a CUfunction_attribute. A GPU kernel that cannot run has the values of an empty GPU kernel.
+/// Returns the value of a CUfunction_attribute. A GPU kernel that gdremu cannot run has the values of an empty one.
 pub(super) fn cuFuncGetAttribute(
     state: &State,
     current: Current,

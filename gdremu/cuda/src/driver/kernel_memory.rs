@@ -85,7 +85,7 @@ impl KernelMemory {
         let access = match place.vmm {
             true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
             false if place.gpu == self.gpu => Access::ReadWrite,
-            false => Access::None, // Only VMM memory can be shared with another GPU.
+            false => Access::None, // Another GPU can access only memory that cuMemMap has mapped.
         };
         if access == Access::None {
             return pieces;

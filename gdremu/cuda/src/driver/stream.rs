@@ -39,8 +39,8 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
     }
 }
 
-/// Runs `function` in the stream's order, without a lock. As with NVIDIA's driver, the stream's thread runs it and not
-/// the caller, because the function may wait for the caller.
+/// Runs `function` in the stream's order, with no lock held. As with NVIDIA's driver, the stream's thread runs it and
+/// not the caller, because the function may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = valid(function)?;
     Turn::of(stream)?.enqueue(None, || {

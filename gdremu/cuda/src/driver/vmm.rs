@@ -37,7 +37,7 @@ pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
     })
 }
 
-/// Maps memory of cuMemCreate, but only all of it at once, as NVIDIA's driver does.
+/// Maps an object that cuMemCreate made. Refuses to map only a part of it, as NVIDIA's driver does.
 pub(super) fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?;
     let object = ObjectId(handle);

@@ -1,6 +1,6 @@
-//! Runs the work of streams. The calling thread does the work of an idle stream at once. GPU kernels and host functions
-//! go to a queue of their stream, which a thread serves. While this queue has work, asynchronous work is added to it,
-//! and synchronous work waits for it. The default stream and all streams except non-blocking ones wait for each other.
+//! Runs the work of streams. GPU kernels and host functions go to a queue of their stream, and a thread runs the queue.
+//! If the queue is empty, other work, such as a copy, runs at once in the calling thread. Else asynchronous work is
+//! added to the queue, and synchronous work waits. The default stream and all blocking streams wait for each other.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -135,7 +135,7 @@ pub(super) fn check(state: &State, context: ContextHandle) -> Result {
 }
 
 fn serve(id: QueueId) {
-    let _ = SigSet::all().thread_block(); // Only the program's own threads must get signals.
+    let _ = SigSet::all().thread_block(); // Signals must go to the program's own threads.
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
@@ -196,7 +196,7 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
 }
 
 /// Waits for all work of the context `owner`, or of all contexts if `owner` is `None`, so that memory can be freed. The
-/// thread needs no current context, because the memory may belong to another context.
+/// calling thread need not have a current context, because the memory may belong to any context.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
     let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);

@@ -112,7 +112,7 @@ thread_local! {
     pub(super) static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Launches a GPU kernel. Prints a reason if the program's PTX does not have it, or if its module cannot be loaded.
+/// Launches a GPU kernel. If the program's PTX lacks the kernel, or the module cannot be loaded, prints the reason.
 pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, cooperative: bool) -> Result {
     let shared = u32::try_from(with.shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let Dim3([grid_x, grid_y, grid_z]) = with.grid;
@@ -153,12 +153,12 @@ pub(crate) struct LaunchAttribute {
 
 /// Values of cudaLaunchAttributeID without effect here, because a stream's GPU kernels run in turn and all accesses are
 /// ordered for the whole system: ignore, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
-/// programmaticStreamSerialization, priority, memSyncDomain and its map, preferredSharedMemoryCarveout.
+/// programmaticStreamSerialization, priority, memSyncDomainMap, memSyncDomain, preferredSharedMemoryCarveout.
 const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;
 const CLUSTER_SIZE: u32 = 4;
 
-/// Launches a GPU kernel with attributes. Refuses attributes that would have an effect, except cooperative launches.
+/// Launches a GPU kernel with attributes. Obeys `COOPERATIVE`, and refuses others if they would have an effect.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
     let mut cooperative = false;
     for index in 0..config.attribute_count as usize {

@@ -85,7 +85,7 @@ impl Stack {
     }
 }
 
-/// The default stream with the highest number.
+/// CU_STREAM_PER_THREAD, the default stream with the highest number.
 pub(crate) const LAST_DEFAULT: StreamHandle = 2;
 
 pub(crate) const NON_BLOCKING: u32 = 1;
