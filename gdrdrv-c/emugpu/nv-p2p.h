@@ -89,7 +89,7 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 			 void *data);
 
 /*
- * Unpins. Waits for a running callback, so that callback must not call this, and the caller must
+ * Unpins. Waits for a running callback. So the callback must not call this, and the caller must
  * not hold a lock that the callback takes.
  *
  * The pin is found only by the address of its page table, among the pins of the calling process, or

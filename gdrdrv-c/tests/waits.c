@@ -1,7 +1,7 @@
 /*
  * Tests with a call to the GPU driver that does not return, as when a GPU hangs (emugpu's parameter `held`). During the
- * call, other processes must be able to pin, close and exit, and any device must be able to leave, even the one whose
- * memory the call pins. Only large requests may wait, and only for large requests of the same user.
+ * call, other processes must be able to pin, close and exit, and root must be able to unbind any device's driver, even
+ * that of the pinned memory. Only large requests may wait, and only for large requests of the same user.
  */
 
 #include "device.h"
@@ -282,7 +282,7 @@ static void pin_and_be_held_in_mmap(void)
     finish_thread(thread);
 }
 
-/* The thread that is held in mmap keeps its process's mmap_lock, as one that waits for a file system may do. */
+/* A thread that is held in mmap keeps its process's mmap_lock, like one whose page fault waits for a file system. */
 static void gpu_that_leaves_waits_for_no_mmap(void)
 {
     choose(GPU_DRIVER, "device", "0x1110\n");
