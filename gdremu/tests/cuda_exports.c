@@ -1,5 +1,5 @@
-/* Tests of GPU memory that is exported as dma-bufs which the CPU can map. They are not among the C library's tests,
-   because those also run with options of gdremu that permit no such dma-bufs. */
+/* Tests of GPU memory that is exported as dma-bufs which the CPU can map. These tests are not in c_tests, because the
+   tests there also run with options of gdremu that permit no such dma-bufs. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
