@@ -10,7 +10,7 @@
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
-	u64 handle; /* the argument of each command on a pin begins with it */
+	u64 handle; /* the first field of the argument of each command on a pin */
 	struct gdrdrv_pin_buffer pin_buffer;
 	struct gdrdrv_unpin_buffer unpin_buffer;
 	struct gdrdrv_get_cb_flag get_cb_flag;
@@ -185,7 +185,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	void __user *user = (void __user *)arg;
 	const struct gdr_command *command;
 	union gdr_argument argument;
-	u64 *new_handle = NULL; /* the field of the argument with the handle of a new pin */
+	u64 *new_handle = NULL; /* points into the argument, to the handle of a new pin */
 	int err;
 
 	if (!gdr_owner_is_caller(file->owner)) {

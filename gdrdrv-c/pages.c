@@ -167,7 +167,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* Returns whether the CPU may map the pages cached. An x86 CPU may not, because only RAM can be cached there. */
+/* Returns whether the CPU may map the pages cached. On x86 it may not, because x86 can cache only RAM. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))
@@ -190,7 +190,7 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* Called when a driver was unbound from the device. If that may be a GPU, counts this departure, and returns true. */
+/* Called when a driver was unbound from the device. If that may be a GPU, counts the event, and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)

@@ -118,7 +118,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
-	struct emugpu_space *space; /* not valid for a persistent pin, which may outlive it */
+	struct emugpu_space *space; /* not valid for a persistent pin, which may outlive the space */
 	u64 va;
 	u64 size;
 	void (*free_callback)(void *data); /* NULL for a persistent pin */

@@ -236,8 +236,8 @@ static uint64_t requests(void)
 }
 
 /*
- * A device leaves while the GPU driver makes a pin. If the device may be a GPU, gdrdrv then asks the GPU driver for the
- * pin again: `wanted` is the number of requests.
+ * A device's driver is unbound while the GPU driver makes a pin. If the device may be a GPU, gdrdrv then asks the GPU
+ * driver for the pin again. `wanted` is the number of requests in all.
  */
 static void device_that_leaves_waits_for_no_pin(const char *driver, const char *what, const char *text, uint64_t wanted)
 {
@@ -361,7 +361,7 @@ int main(void)
     pid_t child = start_held(pin_and_be_held, 1);
     others_go_on();
     finish_held(child);
-    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* other builds do not notice that a device leaves */
+    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* other builds do not notice unbound devices */
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/serial", "vendor", "0x1b36\n", 1);
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/virtio-pci", "device", "0x1005\n", 2);
         gpu_that_leaves_waits_for_no_pin_of_its_memory();

@@ -104,8 +104,8 @@ GPU_TEST(closed_exports_release_their_addresses)
     CUDA(cuMemFree(buffer));
 }
 
-/* Memory that is not GPUDirect capable can be exported, too, as on an H200. UCX assumes that VMM (virtual memory
-   management) memory can be registered if it can be exported. */
+/* As on an H200, memory that is not GPUDirect capable can be exported, too: VMM (virtual memory management) memory
+   here, and then memory of a pool. */
 GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
