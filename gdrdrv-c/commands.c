@@ -10,7 +10,7 @@
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
-	u64 handle; /* the first field of the argument of each command on a pin */
+	u64 handle; /* arguments of commands on a pin begin with its handle */
 	struct gdrdrv_pin_buffer pin_buffer;
 	struct gdrdrv_unpin_buffer unpin_buffer;
 	struct gdrdrv_get_cb_flag get_cb_flag;

@@ -1,7 +1,7 @@
 /*
  * Tests with a call to the GPU driver that does not return, as when a GPU hangs (emugpu's parameter `held`). During the
- * call, other processes must be able to pin, close and exit, and root must be able to unbind any device's driver, even
- * that of the pinned memory. Only large requests may wait, and only for large requests of the same user.
+ * call, other processes must be able to pin, close and exit, and root must be able to unbind the driver of any device,
+ * even of the GPU with the memory. Only large requests may wait, and only for large requests of the same user.
  */
 
 #include "device.h"

@@ -23,7 +23,7 @@ die() {
     exit 1
 }
 
-# install_driver DIRECTORY: installs the emugpu of the directory as the GPU driver, and its sources.
+# install_driver DIRECTORY: installs the directory's emugpu as the GPU driver, together with its sources.
 install_driver() {
     cp "$1/emugpu/emugpu.ko" "$modules/extra"
     # DKMS builds gdrdrv against these sources.
