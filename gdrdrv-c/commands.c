@@ -10,7 +10,7 @@
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
-	u64 handle; /* the argument of each command on a pin begins with it */
+	u64 handle; /* arguments of commands on a pin begin with its handle */
 	struct gdrdrv_pin_buffer pin_buffer;
 	struct gdrdrv_unpin_buffer unpin_buffer;
 	struct gdrdrv_get_cb_flag get_cb_flag;
@@ -30,8 +30,8 @@ struct gdr_command {
 	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg);
 	bool reads; /* the argument has input */
 	/*
-	 * The argument has output. Without output it is not copied back, because a fault in that copy
-	 * would make a command fail that is already done, such as an unpin.
+	 * The argument has output. Without output it is not copied back: if that copy faulted, the
+	 * command would return EFAULT although it is done.
 	 */
 	bool answers;
 };
@@ -137,7 +137,7 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg, u64 *
 	return 0;
 }
 
-/* The whole struct is copied. Some command numbers encode another size: that of a pointer to the struct. */
+/* `size` is not taken from the command number, because some numbers encode the size of a pointer to the struct. */
 #define GDR_COMMAND(NAME, name) .number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name)
 #define GDR_INPUT(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run = gdr_##name
 #define GDR_ON_PIN(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run_on_pin = gdr_##name
@@ -185,7 +185,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	void __user *user = (void __user *)arg;
 	const struct gdr_command *command;
 	union gdr_argument argument;
-	u64 *new_handle = NULL; /* the field of the argument with the handle of a new pin */
+	u64 *new_handle = NULL; /* points into the argument, to the handle of a new pin */
 	int err;
 
 	if (!gdr_owner_is_caller(file->owner)) {

@@ -70,7 +70,7 @@ struct gdr_owner {
 	u64 bytes;                    /* bytes of these pins, under owner.c's lock */
 	/* Held for reading while the process makes a non-persistent pin, and for writing while it unpins one. */
 	struct rw_semaphore tables;
-	struct semaphore large;       /* its count is the number of large pins that the user may still begin at once */
+	struct semaphore large;       /* counts how many more large pins the user can begin without waiting */
 };
 
 /* An open /dev/gdrdrv. */
@@ -118,7 +118,7 @@ struct gdr_pin {
 	u64 offset;                   /* bytes from va to the requested address */
 	bool persistent;              /* the pin outlives a free of its memory, so it is never revoked */
 	bool force_pcie;
-	int departures;               /* gdr_departures (pages.c) just before the GPU driver was asked for the pin */
+	int departures;               /* how often a GPU was unbound (gdr_departures) before the pin was requested */
 
 	/* Set before file->pins has the pin: */
 	u64 handle;

@@ -46,8 +46,8 @@
 struct gdrdrv_pin_buffer {
 	__u64 addr;
 	__u64 size;      /* bytes */
-	__u64 p2p_token; /* must be 0 with persistent mapping, else ignored */
-	__u32 va_space;  /* must be 0 with persistent mapping, else ignored */
+	__u64 p2p_token; /* must be 0 with persistent mapping; ignored without it */
+	__u32 va_space;  /* must be 0 with persistent mapping; ignored without it */
 	__u64 handle;    /* out */
 };
 

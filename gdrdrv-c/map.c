@@ -6,7 +6,7 @@
  * are in the file's address_space at the pin's handle. The kernel puts a vma there only after mmap
  * has ended, so unmap_mapping_range() could miss page tables that mmap has filled. gdr_map_end()
  * cannot wait for a running mmap: a revocation calls it with locks of the GPU driver held, and the
- * departure of a device must not wait either. So mmap fills no page tables. Page faults do, as they
+ * unbinding of a device must not wait either. So mmap fills no page tables. Page faults do, as they
  * happen only when the vma is in place.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt

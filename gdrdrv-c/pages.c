@@ -24,7 +24,7 @@
 #define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
 #endif
 
-/* A user may make few larger pins at a time. For each, the GPU driver allocates over 256 KiB before any check. */
+/* A user may request only a few pins above this size at a time. The GPU driver allocates over 256 KiB for each. */
 #ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller limit */
 #define GDR_LARGE_REQUEST (1ULL << 30)
 #endif
@@ -138,8 +138,8 @@ bool gdr_pages_can_exist(u64 size)
 int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
 	/*
-	 * The GPU driver allocates memory for each GPU page, so a user may have few large requests
-	 * at a time.
+	 * The GPU driver allocates memory for each GPU page, so a user may have only a few large
+	 * requests at a time.
 	 */
 	const bool is_large = pin->size > GDR_LARGE_REQUEST;
 	struct timespec64 start, end;
@@ -167,7 +167,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* Returns whether the CPU may map the pages cached. An x86 CPU may not, because only RAM can be cached there. */
+/* Returns whether the CPU may map the pages cached. On x86 it may not, because x86 can cache only RAM. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))
@@ -190,14 +190,14 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* Called when a driver was unbound from the device. If that may be a GPU, counts this departure, and returns true. */
+/* Called when a driver was unbound from the device. If that may be a GPU, counts the event, and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
 	/*
-	 * Only after this may the caller look for pins of the device. It finds those whose
-	 * gdr_pages_check() has run. For other pins begun before this, gdr_pages_check() fails.
+	 * The caller looks for pins of the device after this increment. It finds those whose
+	 * gdr_pages_check() has run. For pins that are still being made, gdr_pages_check() fails.
 	 */
 	atomic_inc(&gdr_departures);
 	return true;
@@ -218,8 +218,8 @@ bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
 
 /*
  * Checks the format of the page table, and copies what it says about the pin. Does nothing if the
- * pages are revoked. Returns -ERESTART if a device has left since gdr_pages_get() began, because
- * the module did not know then which device has the pin's memory.
+ * pages are revoked. Returns -ERESTART if a GPU's driver was unbound after gdr_pages_get() began,
+ * because that GPU may have the pin's memory.
  */
 int gdr_pages_check(struct gdr_pin *pin)
 {

@@ -87,7 +87,7 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 	if (!err) {
 		file->next_handle = next;
 		/*
-		 * Read with the lock held, because another thread may end the pin after the unlock.
+		 * Reads the handle with the lock held, because another thread may end the pin after the unlock.
 		 */
 		*handle = pin->handle;
 		trace_gdrdrv_pin(pin);
@@ -99,7 +99,7 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 /*
  * Ends access to the pins of a device whose driver was unbound, because another driver may get the
  * device, or another device may get its addresses. The pins stay until they are unpinned. For pins
- * that are being made, gdr_pages_check() notices the departure.
+ * that are being made, gdr_pages_check() notices that a driver was unbound.
  */
 static int gdr_pin_device_event(struct notifier_block *block, unsigned long event, void *device)
 {
@@ -215,7 +215,7 @@ static int gdr_pin_charge(struct gdr_pin *pin)
 
 /*
  * Gets the pages and the handle of a pin that is in gdr_pins. Ends the pin on failure. Returns
- * -ERESTART if a device has left, perhaps the one with the memory.
+ * -ERESTART if a driver was unbound from a GPU, perhaps the one with the memory.
  */
 static int gdr_pin_pages(struct gdr_pin *pin, u64 *handle)
 {

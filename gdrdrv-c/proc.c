@@ -43,7 +43,7 @@ static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 	struct gdr_pin *pin;
 
 	if (!*position) {
-		/* Later pins are not listed. If they were made faster than they are read, the list would not end. */
+		/* Pins made after this are not listed. Otherwise, if pins are made fast, the list might never end. */
 		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id);
 		return SEQ_START_TOKEN;
 	}

@@ -112,8 +112,8 @@ TEST(pin_whose_handle_cannot_be_returned_is_undone)
     CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, version), EFAULT);
 }
 
-/* Commands without output must not write to their argument: a fault there would make a command fail that is already
-   done. */
+/* Commands without output must not write to their argument: if the write faulted, the command would return EFAULT
+   although it is done. */
 TEST(commands_without_output_accept_read_only_arguments)
 {
     struct memory memory = memory_alloc(UNIT);

@@ -1,4 +1,4 @@
-/* Declarations for the tests of how /dev/gdrdrv must behave. README.md describes them. Each test is called a case. */
+/* Declarations for the tests of /dev/gdrdrv's behavior. README.md describes these tests. Each is called a case. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 

@@ -65,7 +65,7 @@ TEST(handles_that_no_pin_has_are_refused)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
         CHECK_EQUAL(wrong.va, memory.va);
     } else {
-        /* These handles are within a pin, beyond all pins, or equal to a pin's handle in the lower 32 bits. */
+        /* No pin has these handles. handle + 1 is the offset of a pin's second page, but only its first is a handle. */
         check_refused(handle + 1);
         check_refused(beyond);
         check_refused(handle ^ 1ULL << 33);
@@ -92,7 +92,7 @@ TEST(second_unpin_is_refused)
     check_refused(handle);
 }
 
-/* NVIDIA's gdrdrv uses the oldest pin for a wrong handle. With no pin left, it must refuse the handle, too. */
+/* NVIDIA's gdrdrv uses the oldest pin for a wrong handle. When it has no pin, it must refuse the handle. */
 TEST(second_unpin_of_the_only_pin_is_refused)
 {
     other_memory = memory_alloc(SIZE);

@@ -176,7 +176,7 @@ TEST(handles_are_page_offsets)
     CHECK_EQUAL(handle, first + 3 * GPU_PAGE / PAGE);
 }
 
-/* Skipped if the module does not round sizes up and the GPU driver refuses parts of GPU pages: no pin is small then. */
+/* Skipped if a pin of 8 bytes fails: the module does not round sizes up, and the GPU driver wants whole GPU pages. */
 TEST(small_pins_have_handles_of_their_own)
 {
     uint64_t first, second;

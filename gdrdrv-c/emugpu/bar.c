@@ -2,8 +2,8 @@
 /*
  * The GPU memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped in this module, unless a
  * test sets `mixed`. A mapping would reserve a memory type for the page, and hide which type gdrdrv
- * reserves. When the device leaves, the reference counts of its pages stay, because pages are still
- * allocated and pinned.
+ * reserves. When the driver is unbound from the device, the reference counts of the pages stay, because
+ * pages are still allocated and pinned.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>
@@ -30,7 +30,7 @@ module_param(mixed, bool, 0444);
 MODULE_PARM_DESC(mixed, "keep the last page mapped, as another driver might: one half write-combining, one uncached");
 
 static struct {
-	struct pci_dev *device; /* NULL once the device has left */
+	struct pci_dev *device; /* NULL once the driver is unbound from it */
 	void (*left)(void);
 	phys_addr_t base;
 	u32 count;
@@ -55,7 +55,7 @@ static u32 random(void)
 	return bar.random;
 }
 
-/* Maps the halves of the last page with two different memory types, as other drivers might, until the device leaves. */
+/* Maps the halves of the last page with different memory types, as other drivers might, until the driver is unbound. */
 static bool map_last_page(struct device *device)
 {
 	phys_addr_t last = bar_address(bar.count - 1);

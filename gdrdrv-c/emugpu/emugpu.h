@@ -53,10 +53,10 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Finds the PCI device with the memory. When the device leaves, bar.c calls `left` with emugpu_lock held. */
+/* Finds the PCI device with the memory. When its driver is unbound, bar.c calls `left` with emugpu_lock held. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
-/* Returns whether the device is present. Called with emugpu_lock held. */
+/* Returns whether the driver is bound to the device. Called with emugpu_lock held. */
 bool bar_is_present(void);
 u64 bar_bytes(void);
 u64 bar_free_bytes(void);
@@ -85,7 +85,7 @@ struct emugpu_space {
 	struct list_head node; /* in the list of all spaces */
 	struct list_head mappings;
 	struct process owner;
-	struct address_space *views; /* the CPU's mappings of its objects */
+	struct address_space *views; /* the CPU's mappings of this space's objects */
 	struct emugpu_inject inject;
 };
 
@@ -118,7 +118,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
-	struct emugpu_space *space; /* not valid for a persistent pin, which may outlive it */
+	struct emugpu_space *space; /* not valid for a persistent pin, which may outlive the space */
 	u64 va;
 	u64 size;
 	void (*free_callback)(void *data); /* NULL for a persistent pin */

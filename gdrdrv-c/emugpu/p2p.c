@@ -72,8 +72,8 @@ static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
 }
 
 /*
- * Allocates an address and two numbers per page, as real GPU drivers do before they check a range.
- * The number of pages is cut to 32 bits. The allocation fails instead of calling the OOM killer,
+ * Allocates 16 bytes per page, as real GPU drivers do before they check a range. Only the lower
+ * 32 bits of the number of pages count. The allocation fails instead of calling the OOM killer,
  * which would end tests.
  */
 static void *allocate_unchecked(u64 size)

@@ -10,13 +10,13 @@
 
 #include "emugpu.h"
 
-/* The list does not have revoked pins, but `count` includes them until they are freed. */
+/* Revoked pins are not in this list, but `count` includes them until they are freed. */
 static LIST_HEAD(pins);
 static atomic_t count = ATOMIC_INIT(0);
 module_param_named(page_tables, count.counter, int, 0444);
 MODULE_PARM_DESC(page_tables, "number of page tables that clients hold");
 
-/* Freed pins. The one freed last is reused first, so that errors of clients that still use its address show soon. */
+/* Freed pins. The one freed last is reused first, so that a client which still uses its address soon fails a test. */
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 

@@ -42,7 +42,7 @@ static void persistent_pins_end(void)
     }
 }
 
-/* At exit, the kernel closes the descriptor with the smaller number first: gdrdrv's, and then that of emugpu. */
+/* At exit, the kernel closes descriptors in the order of their numbers: gdrdrv's first, then emugpu's. */
 static void fail_at_exit(void)
 {
     int fd = driver_open();

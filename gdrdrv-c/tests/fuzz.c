@@ -195,7 +195,7 @@ static int random_change(struct fuzzer *f)
         return madvise(part, length, (int)below(f, 24));
     case 3:
         place = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        /* mremap may unmap `place` before it fails, and the other thread may then map there. So nothing unmaps it. */
+        /* A failed mremap may have unmapped `place`, and the other thread may use it now. So do not unmap it again. */
         if (place == MAP_FAILED || mremap(part, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED)
             return -1;
         (void)touch(place, &value);

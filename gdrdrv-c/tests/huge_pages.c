@@ -90,7 +90,7 @@ static long faults_of_read(const volatile unsigned char *va)
     return after.ru_minflt - before.ru_minflt;
 }
 
-/* mmap fills no page table. A page fault fills all that is mapped of the 2 MiB around its address. */
+/* mmap fills no page table. A page fault fills the page table for all mapped pages in the 2 MiB around its address. */
 static void mappings_need_few_page_faults(void)
 {
     uint64_t handle = pinned(fd, memory);

@@ -14,7 +14,7 @@
 
 static long rounds_wanted;
 
-/* The kernel is likely to store the new pin at the address of the ended one, so a late callback could end it. */
+/* A new pin is probably stored where the ended pin was, so the ended pin's late callback could end the new pin. */
 static void late_callback_leaves_other_pins(void)
 {
     int fd = driver_open();

@@ -275,7 +275,7 @@ static void user_has_no_room(void)
     check_full(fd);
 }
 
-/* Returns the number of lines about refused pins of a user in the kernel's log, since the log was opened. */
+/* Returns how many lines about this user's refused pins the kernel has logged since `log` was opened. */
 static int lines_about(int log, uid_t user)
 {
     char line[8192], wanted[32];

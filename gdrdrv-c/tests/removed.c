@@ -85,7 +85,7 @@ static void mappings_end_with_their_device(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* The device that leaves is not the one with the pinned memory. */
+/* Unbinds the driver of a device other than the GPU with the pinned memory. The mapping must stay. */
 static void another_device_leaves(void)
 {
     glob_t devices;
@@ -120,8 +120,8 @@ static void map_flags(int file)
 }
 
 /*
- * Pins and maps, again and again. Keeps every fourth mapping until the GPU leaves. While the GPU is gone, any access to
- * a mapping must raise SIGBUS.
+ * Pins and maps, again and again. Keeps every fourth mapping until the GPU is gone. While it is gone, any access to a
+ * mapping must raise SIGBUS.
  */
 static void map_until_over(void)
 {
@@ -158,7 +158,7 @@ static void map_until_over(void)
 
 static int flags_file;
 
-/* Maps a pin from before the exec, again and again, until its device has left. */
+/* Maps a pin from before the exec, again and again, until the device with its memory is gone. */
 static void map_after_exec(int fd, uint64_t handle, int flags, int step)
 {
     unsigned char *va, value;

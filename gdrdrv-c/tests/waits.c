@@ -1,7 +1,7 @@
 /*
  * Tests with a call to the GPU driver that does not return, as when a GPU hangs (emugpu's parameter `held`). During the
- * call, other processes must be able to pin, close and exit, and any device must be able to leave, even the one whose
- * memory the call pins. Only large requests may wait, and only for large requests of the same user.
+ * call, other processes must be able to pin, close and exit, and root must be able to unbind the driver of any device,
+ * even of the GPU with the memory. Only large requests may wait, and only for large requests of the same user.
  */
 
 #include "device.h"
@@ -236,8 +236,8 @@ static uint64_t requests(void)
 }
 
 /*
- * A device leaves while the GPU driver makes a pin. If the device may be a GPU, gdrdrv then asks the GPU driver for the
- * pin again: `wanted` is the number of requests.
+ * A device's driver is unbound while the GPU driver makes a pin. If the device may be a GPU, gdrdrv then asks the GPU
+ * driver for the pin again. `wanted` is the number of requests in all.
  */
 static void device_that_leaves_waits_for_no_pin(const char *driver, const char *what, const char *text, uint64_t wanted)
 {
@@ -282,7 +282,7 @@ static void pin_and_be_held_in_mmap(void)
     finish_thread(thread);
 }
 
-/* The thread that is held in mmap keeps its process's mmap_lock, as one that waits for a file system may do. */
+/* A thread that is held in mmap keeps its process's mmap_lock, like one whose page fault waits for a file system. */
 static void gpu_that_leaves_waits_for_no_mmap(void)
 {
     choose(GPU_DRIVER, "device", "0x1110\n");
@@ -361,7 +361,7 @@ int main(void)
     pid_t child = start_held(pin_and_be_held, 1);
     others_go_on();
     finish_held(child);
-    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* other builds do not notice that a device leaves */
+    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* other builds do not notice unbound devices */
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/serial", "vendor", "0x1b36\n", 1);
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/virtio-pci", "device", "0x1005\n", 2);
         gpu_that_leaves_waits_for_no_pin_of_its_memory();

@@ -14,7 +14,7 @@ release=$(uname -r)
 installed=/lib/modules/$release
 export NVIDIA_SRC_DIR=$modules/emugpu
 
-work=$(mktemp -d) # The guest also sees the host's files in /tmp.
+work=$(mktemp -d) # a new name, because the guest shares /tmp with the host
 
 die() {
     echo "check-nvidia.sh: $*" >&2

@@ -16,14 +16,14 @@ release=$(uname -r)
 modules=/lib/modules/$release
 export LD_LIBRARY_PATH=$lib GDREMU_STATE=/tmp
 
-work=$(mktemp -d) # The guest also sees the host's files in /tmp.
+work=$(mktemp -d) # a new name, because the guest shares /tmp with the host
 
 die() {
     echo "check-stale.sh: $*" >&2
     exit 1
 }
 
-# install_driver DIRECTORY: installs the emugpu of the directory as the GPU driver, and its sources.
+# install_driver DIRECTORY: installs the directory's emugpu as the GPU driver, together with its sources.
 install_driver() {
     cp "$1/emugpu/emugpu.ko" "$modules/extra"
     # DKMS builds gdrdrv against these sources.

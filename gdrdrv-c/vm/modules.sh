@@ -41,7 +41,7 @@ build() {
     }
 }
 
-# KCSAN must watch only gdrdrv's accesses, and see only the barriers of emugpu (as in debug-kernel.sh).
+# KCSAN must watch gdrdrv's accesses, but not emugpu's. In emugpu, as in the kernel (debug-kernel.sh), it sees only barriers.
 build emugpu "$(dirname "$here")/emugpu" KCSAN_SANITIZE=n KCSAN_INSTRUMENT_BARRIERS=y
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
 

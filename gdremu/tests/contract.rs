@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use common::{GDREMU, gdremu, runtime};
 
-/// Builds the C program that checks the contract of /dev/gdrdrv once, and returns its path.
+/// Builds, only once, the C program that checks the contract of /dev/gdrdrv. Returns its path.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

@@ -85,7 +85,7 @@ fn missing_functions_fail_and_say_so_once() {
 }
 
 /// Runs a program that launches a GPU kernel which gdremu does not run. Returns its exit status, and how often gdremu
-/// prints each of three messages: about the kernel, about the end of the process, and about a failed child.
+/// prints each of three messages: that the kernel is not run, that the process ends, and that a child launched it.
 fn refused(line: &str) -> (Option<i32>, [usize; 3]) {
     let output = PLAIN.command(line).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);

@@ -139,8 +139,8 @@ GPU_TEST(host_memory)
     CUDA(cuMemFree(a));
 }
 
-/* Tests stream-ordered allocation. The caller passes an argument if its options of gdremu are such that the GPUs have
-   no memory pools. */
+/* Tests stream-ordered allocation. The argument, if there is one, says that gdremu's options give the GPUs no memory
+   pools. */
 GPU_TEST(pools)
 {
     int present = arguments[0] == NULL;

@@ -2,8 +2,8 @@
 #include "cuda_values.h"
 #include "tests.h"
 
-/* Options of gdremu make the second cuMemAlloc fail, every cuMemFree from the second on, and every
-   cuDriverGetVersion. */
+/* With gdremu's options for this test, the second cuMemAlloc fails, cuMemFree fails from the second call on, and
+   cuDriverGetVersion always fails. */
 GPU_TEST(faults)
 {
     int version;

@@ -96,7 +96,7 @@ static void *use_without_context(void *context)
 
     CHECK(current() == NULL);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
-    /* A thread without a context can free memory that another thread has allocated, and managed memory. */
+    /* A thread without a context can free another thread's GPU memory, managed memory and host memory. */
     CUDA(cuMemFree(others[0]));
     CHECK_EQUAL(cuMemFree(others[0]), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(others[1]));
@@ -178,7 +178,7 @@ TEST(primary)
     CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 
-    /* A reset does not change the number of retains of the primary context, as on an H200. */
+    /* As on an H200, the reset released no retain of the primary context: one is left, and this adds another. */
     CUDA(cuDevicePrimaryCtxRetain(&first, 0));
     CUDA(cuDevicePrimaryCtxRelease(0));
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));

@@ -1,5 +1,5 @@
-/* Tests of GPU memory that is exported as dma-bufs which the CPU can map. They are not among the C library's tests,
-   because those also run with options of gdremu that permit no such dma-bufs. */
+/* Tests of GPU memory that is exported as dma-bufs which the CPU can map. These tests are not in c_tests, because the
+   tests there also run with options of gdremu that permit no such dma-bufs. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -104,8 +104,8 @@ GPU_TEST(closed_exports_release_their_addresses)
     CUDA(cuMemFree(buffer));
 }
 
-/* Memory that is not GPUDirect capable can be exported, too, as on an H200. UCX assumes that VMM (virtual memory
-   management) memory can be registered if it can be exported. */
+/* As on an H200, memory that is not GPUDirect capable can be exported, too: VMM (virtual memory management) memory
+   here, and then memory of a pool. */
 GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

@@ -2,7 +2,7 @@
 #include "cuda_values.h"
 #include "tests.h"
 
-/* With CUDA_VISIBLE_DEVICES=2,0,7,1 the program sees the third GPU, then the first. With "" it sees no GPU. */
+/* CUDA_VISIBLE_DEVICES=2,0,7,1 shows GPUs 2 and 0. GPU 7 does not exist, and so ends the list. "" shows no GPU. */
 TEST(visible)
 {
     char id[16];

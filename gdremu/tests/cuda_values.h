@@ -63,7 +63,7 @@ static inline uint64_t pointer_attribute(CUdeviceptr address, int attribute)
     return value;
 }
 
-/* Declares a test in the primary context of GPU 0, for programs with tests.h. */
+/* Declares a test that runs in the primary context of GPU 0. The program must include tests.h. */
 #define GPU_TEST(test)                                                                                                 \
     static void test##_on_gpu(void);                                                                                   \
     TEST(test)                                                                                                         \

@@ -1,5 +1,5 @@
 /*
- * Tests of the emulated device: its files, its list of calls, and those options that neither the contract
+ * Tests of the emulated device: its files, the calls that it records, and those options that neither the contract
  * (gdrdrv-c/contract) nor the library's tests cover. Expected values that depend on the options are arguments.
  */
 #include "device.h"

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* A size of buffers that are aligned to GPU pages, as all buffers of 2 MiB and more are. */
+/* Buffers of this size and larger ones begin at a multiple of the GPU page size. */
 #define ALIGNED_SIZE (2ul << 20)
 
 /* Checks that a call fails with exactly this errno. */

@@ -56,7 +56,7 @@ fn functions_of_emulated_gpus_can_be_hooked() {
 }
 
 /// UCX writes the address of its own dlopen into every loaded library that links with dlopen. gdremu-nvidia loads
-/// libcuda while it holds its lock, and UCX's code must not run under this lock. So it must call libc's own dlopen.
+/// libcuda while it holds a lock, under which UCX's code must not run. So gdremu-nvidia must call libc's own dlopen.
 #[test]
 fn functions_of_the_nvidia_provider_can_be_hooked_and_none_uses_dlopen() {
     assert_hookable("gdremu-nvidia", &["cuMemFree_v2", "dlsym", "mmap"]);

@@ -1,4 +1,4 @@
-/* Pins an address that is not GPU memory. For this, the emulated driver asks libcuda for the GPU of the address. */
+/* Pins an address that is not GPU memory. The emulated driver asks libcuda which GPU has the address. */
 #include "kit/driver.h"
 
 int main(void)
