@@ -30,7 +30,7 @@ static const struct call {
     long number;
     enum exception exception;
     unsigned value;
-    long probe[4]; /* arguments for a call that checks whether the call is denied */
+    long probe[4]; /* arguments of a trial call, made to see whether it is denied */
 } calls[] = {
     /* gdremu calls madvise with MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
