@@ -16,7 +16,7 @@
  * (debug) to 4 (errors only, the default) sets how much.
  *
  * Lifetime. A struct gdrx_map is plain data. Copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
- * keep the mapping. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy that
+ * keep the mapping alive. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy that
  * attached it is loaded. Do not use a map any more after gdr_unmap, gdr_unpin_buffer or gdr_close, or after
  * gdr_get_callback_flag has reported that the memory was freed. The library cannot detect that.
  *
@@ -231,7 +231,7 @@ GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 }
 
 /**
- * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on), which gdrx_fence ends. The
+ * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on). gdrx_fence ends the row. The
  * writes come after all earlier loads and stores of the thread.
  */
 GDRX_INLINE_ void gdrx_begin(void)
