@@ -185,7 +185,7 @@ int main(int argc, char **argv)
     gpu_init();
     bool to_forked = export_to(forked[0], GDR_PIN_FLAG_DEFAULT, receivers[0]);
     bool to_started = export_to(started[0], GDR_PIN_FLAG_FORCE_PCIE, receivers[1]);
-    /* waive() comes after both calls, because gdremu removes files that the receivers need when this program exits. */
+    /* By now, both receivers have exited. They needed files that gdremu removes when this program exits. */
     if (!to_forked || !to_started) {
         gdr_t g = open_driver();
 

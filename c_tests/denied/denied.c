@@ -21,8 +21,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* The exceptions in which a call of the table is not denied: none; argument 2 (counted from 0) is `value`; or, for
-   mprotect, the memory does not become writable or has at least `value` bytes. */
+/* These say when a call of the table is not denied: never; if argument 2 (counted from 0) is `value`; or, for mprotect,
+   if the memory does not become writable or has at least `value` bytes. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
