@@ -103,7 +103,7 @@ template <class T> inline constexpr bool is_special<std::optional<T>> = true;
 template <class T> inline constexpr bool is_special<std::atomic<T>> = true;
 template <class T, std::size_t n> inline constexpr bool is_special<std::array<T, n>> = is_special<std::remove_cv_t<T>>;
 
-/* True for the types of values in GPU memory. */
+/* True for the types that values in GPU memory may have. */
 template <class T>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
