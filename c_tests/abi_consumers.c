@@ -207,7 +207,7 @@ static void nvshmem_from_3_8(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- bpftime opens a connection for each BPF map in GPU memory. It only reads, at any offset and of any size ---- */
+/* ---- bpftime opens a connection for each BPF map in GPU memory. It reads values of any size, and never writes ---- */
 
 static void bpftime(void)
 {

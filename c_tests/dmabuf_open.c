@@ -1,6 +1,6 @@
 /*
- * Tests of gdr_open without gdrdrv. While CUDA is not initialized, gdr_open queries no GPU, and leaves CUDA as it is,
- * because children that are forked after CUDA was initialized cannot use CUDA. Once CUDA is initialized, gdr_open
+ * Tests of gdr_open without gdrdrv. While CUDA is not initialized, gdr_open neither queries a GPU nor initializes
+ * CUDA, because children that are forked after CUDA was initialized cannot use CUDA. Once CUDA is initialized, gdr_open
  * succeeds only if some GPU's dma-bufs can be mapped.
  */
 
