@@ -55,7 +55,7 @@ static int pin_over_pcie(void)
 {
     handle.h = 0;
     int result = gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
-    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* old driver, or a GPU that has only PCIe */
+    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* refused by old drivers and PCIe-only GPUs */
     CHECK_EQUAL(handle.h != 0, result == 0);
     return result == 0;
 }
@@ -133,7 +133,7 @@ static void nccl(void)
     close_and_unload(&gdr, g);
 }
 
-/* NCCL's GPUNetIO pins over PCIe. Such a pin may work only if the attribute reports support for the flag. */
+/* NCCL's GPUNetIO pins with FORCE_PCIE. That may succeed only if the attribute reports support for this flag. */
 static void gpunetio(void)
 {
     int force_pcie = -1;
@@ -207,7 +207,7 @@ static void nvshmem_from_3_8(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- bpftime opens a connection for each BPF map in GPU memory, and only reads values, of any size and offset ---- */
+/* ---- bpftime opens a connection for each BPF map in GPU memory. It reads values of any size, and never writes ---- */
 
 static void bpftime(void)
 {

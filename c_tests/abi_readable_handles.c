@@ -1,7 +1,7 @@
 /*
- * The test suite of NVIDIA's libgdrapi 2.6 reads through handles. It expects the driver's descriptor at the start of a
- * gdr_t, and the driver's handle at byte 24 of a gdr_mh_t. It also copies both to its stack, and expects that functions
- * refuse the copies.
+ * The test suite of NVIDIA's libgdrapi 2.6 reads the memory that handles point to. It expects the driver's descriptor
+ * at the address in a gdr_t, and the driver's handle of the pin 24 bytes after the address in a gdr_mh_t. It also
+ * copies this memory to its stack, and expects that functions refuse the addresses of the copies.
  */
 
 #include "kit/library.h"

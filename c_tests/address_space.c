@@ -45,7 +45,7 @@ static void most_of_the_limit_is_in_use(void)
     check_open_adds("VmSize", 12 * MIB);
 }
 
-/* gdr_open fails if not even the addresses of a few handles are left. */
+/* gdr_open fails if there are not even addresses for a few handles. */
 static void no_addresses_are_left(void)
 {
     set_limit(RLIMIT_AS, (rlim_t)status_kib("VmSize") * 1024);
@@ -81,7 +81,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
     void *volatile some;
 
     if (is_denied("mprotect"))
-        return; /* if the library may not lock new memory, it makes the memory accessible by mprotect */
+        return; /* at the limit of locked memory, the library can get memory only by mprotect */
     /* malloc must get memory before the limit is set, and must not give it back to the system when it is freed. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);

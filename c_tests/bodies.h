@@ -26,7 +26,7 @@ int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind);
 /* open_close.c: tests that gdr_close ends all pins. */
 void close_unmaps_and_unpins(enum gpu_memory kind);
 
-/* unaligned.c: tests that pins that do not start at a page cannot be mapped. */
+/* unaligned.c: tests that gdr_map refuses pins that do not start at a page. */
 void unaligned_pins_are_refused_by_default(void);
 
 /* versions_attributes_strings.c: tests gdr_get_attribute with known and unknown attributes. */

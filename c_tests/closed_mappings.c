@@ -46,7 +46,7 @@ static void closed_mappings_are_not_locked(void)
     CHECK(munlockall() == 0);
 }
 
-/* A process can unpin a mapping that is larger than its limit of locked memory. */
+/* gdr_unpin_buffer succeeds even if the mapping is larger than the process's limit of locked memory. */
 static void closed_mappings_fit_any_limit_of_locked_memory(void)
 {
     pin_and_map();

@@ -97,7 +97,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
 /* ---- Contexts ---- */
 
-/* Every driver since CUDA 4.0 exports this function with three arguments. Newer toolkits default to cuCtxCreate_v4. */
+/* Every driver since CUDA 4.0 exports cuCtxCreate_v2. In newer toolkits, cuCtxCreate stands for cuCtxCreate_v4. */
 #define cuCtxCreate cuCtxCreate_v2
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device);
 #define cuCtxDestroy cuCtxDestroy_v2

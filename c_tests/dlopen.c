@@ -118,7 +118,7 @@ static void forked_inside_of_calls(void)
 int main(void)
 {
     CHECK(!is_loaded());
-    both_names_are_one_library(); /* first, because memory that the first gdr_open takes must not count below */
+    both_names_are_one_library(); /* first, because loads_cost_nothing must not count memory of the first gdr_open */
     loads_cost_nothing("libgdrapi.so", RTLD_NOW);
     loads_cost_nothing("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
     loads_cost_nothing("libgdrapi.so", RTLD_LAZY | RTLD_GLOBAL);

@@ -21,7 +21,7 @@ static int is_known(CUdeviceptr address)
 /* A small buffer in a GPU page, and that page. The start of the page is not allocated. */
 struct gap {
     CUdeviceptr buffer, page;
-    CUdeviceptr after; /* the next allocation, which has the end of the page, or 0 */
+    CUdeviceptr after; /* the allocation at the end of the page, or 0 if there is none */
 };
 
 static struct gap make_gap(int is_last_known)

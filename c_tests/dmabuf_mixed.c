@@ -171,7 +171,7 @@ int main(void)
 {
     int served = 0;
 
-    g = open_dmabufs(); /* must succeed whatever the first GPU is */
+    g = open_dmabufs(); /* must succeed even if the first GPU cannot map dma-bufs */
     find_gpus();
     for (int i = 0; i < count; i++)
         served += gpus[i].supported;

@@ -1,7 +1,7 @@
 /*
- * Tests of gdr_open without gdrdrv. While CUDA is not initialized, gdr_open queries no GPU and does not initialize
- * CUDA, because a child that is forked after that could not use CUDA. Once CUDA is initialized, gdr_open succeeds only
- * if some GPU's dma-bufs can be mapped.
+ * Tests of gdr_open without gdrdrv. While CUDA is not initialized, gdr_open neither queries a GPU nor initializes
+ * CUDA, because children that are forked after CUDA was initialized cannot use CUDA. Once CUDA is initialized, gdr_open
+ * succeeds only if some GPU's dma-bufs can be mapped.
  */
 
 #include "kit/library.h"

@@ -18,7 +18,7 @@ struct emulator {
     int (*faults_set)(const char *list);
 };
 
-/* Returns whether gdremu emulates the driver, and so can make its calls fail. */
+/* Returns whether gdremu emulates the driver. Only then can gdremu make driver calls fail. */
 static inline int driver_is_emulated(void)
 {
     const char *(*provider)(void);

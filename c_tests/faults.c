@@ -414,7 +414,7 @@ static void endlessly_interrupted_calls_fail(gdr_t g)
     faults(NULL);
 }
 
-/* Drivers before 2.4 report only whether a mapping is write-combining. If it is not, it is cached, as on POWER. */
+/* Drivers before 2.4 report only whether a mapping is write-combining. If not, the library reports it as cached. */
 static void an_older_driver_describes_a_pin(void)
 {
     gdr_t g = open_driver();

@@ -113,7 +113,7 @@ struct payload {
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 
-/* The offset of a flag in host memory from `acknowledged`. The flag is in another cache line. */
+/* If the flag is in host memory, it is this many bytes after `acknowledged`, in another cache line. */
 #define ANNOUNCED 256
 
 static void load_gpu_kernel(void)

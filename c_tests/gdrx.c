@@ -333,7 +333,7 @@ static void another_copy_of_the_library_takes_the_map(void)
 #define THREADS 4
 #define PART (SIZE / THREADS)
 
-/* Attaches the thread's part of the mapping, and uses that map and the one that all threads share. */
+/* Each thread attaches a map of its own part of the mapping, and uses this map and a map that all threads share. */
 static void *use_part(void *argument)
 {
     size_t start = *(size_t *)argument;

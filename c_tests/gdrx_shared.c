@@ -185,7 +185,7 @@ int main(int argc, char **argv)
     gpu_init();
     bool to_forked = export_to(forked[0], GDR_PIN_FLAG_DEFAULT, receivers[0]);
     bool to_started = export_to(started[0], GDR_PIN_FLAG_FORCE_PCIE, receivers[1]);
-    /* This program must not exit before the receivers, because gdremu then removes files that they need. */
+    /* By now, both receivers have exited. They needed files that gdremu removes when this program exits. */
     if (!to_forked || !to_started) {
         gdr_t g = open_driver();
 

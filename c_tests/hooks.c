@@ -125,8 +125,8 @@ static void call_for_another_handle(void)
         CHECK_OK(gdr_unpin_buffer(g, victims[next_victim++]));
 }
 
-/* A hook. If the library calls it while it takes or gives back memory for handles, gdr_pin_buffer and gdr_unpin_buffer
-   may fail with EDEADLK. */
+/* This hook's gdr_pin_buffer and gdr_unpin_buffer may fail with EDEADLK, because the call that runs the hook may be
+   taking or giving back memory for handles. */
 static void call_that_may_be_refused(void)
 {
     gdr_info_t info;

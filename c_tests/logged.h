@@ -29,9 +29,9 @@ static void logged_show(void)
         fputs(logged_end(), stderr);
 }
 
-/* Runs part(), which must call gdr_open, or make the first attach of gdrx.h in this process, because these calls read
-   the log's settings. Returns the log's lines of this level, "1" (debug) to "4" (errors), and of more severe levels.
-   The text is valid until the next call. */
+/* Runs part(). It must call gdr_open or the process's first gdrx_attach, because these calls read the log's settings.
+   Returns the log's lines of this level, "1" (debug) to "4" (errors), and of more severe levels. The text is valid
+   until the next call. */
 static inline const char *log_of(void (*part)(void), const char *level)
 {
     static int registered;

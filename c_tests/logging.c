@@ -20,7 +20,7 @@ struct log {
     const char *text;
 };
 
-/* Makes the library log details, a warning and errors. */
+/* Makes the library log debug lines, warnings and errors. */
 static void scenario(void)
 {
     gpu_init();

@@ -136,7 +136,7 @@ static int open_error(void)
     return gdr_open() == NULL ? errno : 0;
 }
 
-/* main() calls this twice: in a child where it is the first call of the library, and after gdr_open. */
+/* main() calls this twice: in a child, which has not called the library before, and after a gdr_open has succeeded. */
 static void open_fails(void)
 {
     CHECK_NO_MEMORY(open_error());

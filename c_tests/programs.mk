@@ -19,8 +19,8 @@ headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h include/*.hpp) c_tes
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
-# libc comes before libcuda, because gdremu's stand-in for libcuda has functions with names of libc's. With --as-needed,
-# a program is linked only with the libraries that it uses.
+# libc comes before libcuda, because gdremu's stand-in for libcuda also defines functions of libc. With --as-needed, a
+# program is linked only with the libraries that it uses.
 libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 

@@ -1,6 +1,6 @@
 /*
  * Tests copies in a signal handler, whatever the interrupted thread is doing in the library. Also tests copies that a
- * signal handler ends by siglongjmp. Copies must hold no lock, which would then stay locked.
+ * signal handler ends by siglongjmp. Copies must hold no lock, because it would then stay locked.
  */
 
 #include "kit/fault.h"

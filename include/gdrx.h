@@ -16,7 +16,7 @@
  * (debug) to 4 (errors only, the default) sets how much.
  *
  * Lifetime. A struct gdrx_map is plain data. Copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
- * keep the mapping. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy that
+ * keep the mapping alive. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy that
  * attached it is loaded. Do not use a map any more after gdr_unmap, gdr_unpin_buffer or gdr_close, or after
  * gdr_get_callback_flag has reported that the memory was freed. The library cannot detect that.
  *
@@ -45,7 +45,7 @@
 #define GDRX_MAJOR_VERSION 1
 #define GDRX_MINOR_VERSION 0
 
-/* In C++ these functions are not static, because inline functions of gdrx.hpp call them, and must be the same in all files. */
+/* In C++ these functions are not static. Inline functions of gdrx.hpp call them, and must have one definition in all files. */
 #ifdef __cplusplus
 #define GDRX_INLINE_ inline
 extern "C" {
@@ -231,7 +231,7 @@ GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 }
 
 /**
- * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on), which gdrx_fence ends. The
+ * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on). gdrx_fence ends the row. The
  * writes come after all earlier loads and stores of the thread.
  */
 GDRX_INLINE_ void gdrx_begin(void)

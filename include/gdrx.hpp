@@ -77,7 +77,7 @@ inline void check(int error, const char *function, const char *advice)
         fail_of(error, function, advice);
 }
 
-/* Returns the connection. Throws if there is none because its owner was moved from. Not every libgdrapi checks for NULL. */
+/* Returns the connection. Throws if it was moved away, because not every libgdrapi checks for NULL. */
 inline gdr_t open_one(const std::shared_ptr<gdr> &connection)
 {
     if (!connection)
@@ -103,7 +103,7 @@ template <class T> inline constexpr bool is_special<std::optional<T>> = true;
 template <class T> inline constexpr bool is_special<std::atomic<T>> = true;
 template <class T, std::size_t n> inline constexpr bool is_special<std::array<T, n>> = is_special<std::remove_cv_t<T>>;
 
-/* True for the types of values in GPU memory. */
+/* True for the types that values in GPU memory may have. */
 template <class T>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
@@ -266,7 +266,7 @@ class pin {
     std::size_t size_ = 0;
 };
 
-/** The accesses of slices and mappings. Several threads may use one object at once. */
+/** The base class of slice and mapping, which accesses their memory. Several threads may use one object at once. */
 class memory {
   public:
     /** The number of bytes. */
@@ -357,7 +357,7 @@ class memory {
 };
 
 /**
- * A range of mapped GPU memory. A slice does not keep the mapping, and copying a slice copies no memory. A default slice is
+ * A range of mapped GPU memory. A slice does not keep the mapping alive, and copying a slice copies no memory. A default slice is
  * empty, and every access to it fails with EINVAL.
  */
 class slice : public memory {
@@ -382,7 +382,7 @@ inline slice memory::part(std::size_t offset, std::size_t size) const
 }
 
 /**
- * Mapped GPU memory. A mapping owns its pin, and unmaps in its destructor. Its slices do not keep it. A moved-from mapping is
+ * Mapped GPU memory. A mapping owns its pin, and unmaps in its destructor. Its slices do not keep it alive. A moved-from mapping is
  * empty, as a default slice is.
  */
 class mapping : public memory {
@@ -525,12 +525,12 @@ template <class T> gdrx::word<T> memory::word(std::size_t offset) const
 }
 
 /**
- * Writes that commit or the destructor pushes out together. The writes have no order among each other. Write a flag that
- * announces them after commit. Only one thread may use a batch, because a fence orders only the stores of its own thread.
+ * Writes that are pushed out together by commit, or by the destructor. The writes have no order among each other. After commit,
+ * write the flag that announces them. Only one thread may use a batch, because a fence orders only the stores of its own thread.
  */
 class batch {
   public:
-    /** Makes a batch of writes to this slice. @throws std::system_error EACCES, EINVAL: the slice is empty */
+    /** Makes a batch of writes to this slice. @throws std::system_error EINVAL: the slice is empty; EACCES: forked child */
     explicit batch(const slice &target) : target_(target)
     {
         detail::check(gdrx_write_unfenced(&target_.raw(), 0, nullptr, 0), "gdrx_write_unfenced", detail::stay_inside);
@@ -583,7 +583,7 @@ class batch {
  * A list of reads that are made together, any number of times. Add the reads once, then call read whenever new values are
  * needed.
  *
- * A gather does not keep the objects that it reads into. Only add allocates.
+ * A gather does not keep the objects alive that it reads into. Only add allocates.
  */
 class gather {
   public:
@@ -608,7 +608,7 @@ class gather {
         add(copy.offset, copy.host, copy.size);
     }
 
-    /** Makes all reads by one gdrx_read_many. @throws std::system_error EACCES, EINVAL: the slice is empty */
+    /** Makes all reads by one gdrx_read_many. @throws std::system_error EINVAL: the slice is empty; EACCES: forked child */
     void read() const { source_.read_many(copies_); }
     /** Removes all reads, but keeps the memory of the list. */
     void clear() noexcept { copies_.clear(); }

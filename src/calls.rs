@@ -1,4 +1,4 @@
-//! The work of each C function on the driver and the pin behind its handles. The functions may be called in any order.
+//! Does the work of each C function on the object of its handle, an open driver or a pin.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};

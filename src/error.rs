@@ -49,7 +49,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The positive errno value that the function returns.
+    /// The positive errno value that the C function returns.
     pub(crate) fn errno(&self) -> i32 {
         match self {
             Error::Core(error) => error.errno(),

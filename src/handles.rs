@@ -5,8 +5,8 @@
 //!
 //! A slot points to a [`Holder`], which owns the object, an open driver or a pin. After the check, another thread may
 //! end the object, and its holder may get another object. So the holder stores the object with the object's handle, and
-//! each call compares that with the caller's. A pin's handle that is passed as a `gdr_t` is found out, too, because a
-//! holder has one place for each kind of object.
+//! each call compares that with the caller's. A pin's handle that is passed as a `gdr_t` is refused, too, because the
+//! holder has one place for a pin and another for an open driver, and the latter is empty.
 
 use std::ops::Range;
 use std::{ptr, slice};
@@ -54,7 +54,7 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
         return None;
     }
-    // `slot` is not called here, because the compiler would test the reference that it returns for null once more.
+    // `slot` is not called here, because the compiler would then test its result for null, which costs time.
     // SAFETY: `is_slot` returned true for this handle.
     unsafe { slot_at(handle) }.mapping_type()
 }
@@ -79,7 +79,7 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 
 /// The handles of one process.
 pub(crate) struct Table {
-    /// The address ranges of the handles of the processes that this one was forked off from.
+    /// The address ranges that handles have in the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
     /// A copy of the range in `PAGE`. A forked child reads this copy, because the kernel clears `PAGE` in the child.
     range: AddressRange,
@@ -185,7 +185,7 @@ impl Table {
         Ok(())
     }
 
-    /// Stores the address range of the handles for functions that read it without a lock.
+    /// Stores the address range of the handles, which functions read without a lock.
     fn publish(&self, base: usize, len: usize) {
         self.range.set(base, len);
         PAGE.handles.set(base, len);
@@ -300,7 +300,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;
     };
-    // At the fork, the `gdr_t` was open or being closed. Only one thread takes it. In a slot of a pin, `gdr` is not 0.
+    // At the fork, the `gdr_t` was open or being closed. Only one thread takes it. An ending pin's `gdr` is not 0.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

@@ -90,7 +90,7 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Calls `remove` for the mapping, if any. Copies then fail. After an error, mapping and copies are as before.
+    /// Calls `remove` for the mapping if there is one. Copies fail from then on, unless `remove` has failed.
     pub(crate) fn remove_mapping(
         &mut self,
         slot: &Slot,

@@ -174,7 +174,7 @@ impl Slot {
         self.state.store(state::ENDING, Ordering::Release);
     }
 
-    /// Makes the handle stale and returns true if its slot is in this state. Only one of several threads gets true.
+    /// If the slot is in this state, makes the handle stale and returns true. Only one of several threads gets true.
     pub(crate) fn take(&self, state: u32) -> bool {
         self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

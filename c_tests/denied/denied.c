@@ -21,8 +21,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* The exceptions in which a call of the table is not denied: none; argument 2 (counted from 0) is `value`; or, for
-   mprotect, the memory does not become writable or has at least `value` bytes. */
+/* These say when a call of the table is not denied: never; if argument 2 (counted from 0) is `value`; or, for mprotect,
+   if the memory does not become writable or has at least `value` bytes. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
@@ -30,7 +30,7 @@ static const struct call {
     long number;
     enum exception exception;
     unsigned value;
-    long probe[4]; /* arguments for a call that checks whether the call is denied */
+    long probe[4]; /* arguments of a trial call, made to see whether it is denied */
 } calls[] = {
     /* gdremu calls madvise with MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},

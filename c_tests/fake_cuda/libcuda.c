@@ -1,8 +1,7 @@
 /*
- * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number
- * in the variable CU_INIT (34 is the result of CUDA's stub for linking), or hangs if the variable is "hang". The
- * library reports one GPU, which has no free memory, and of which only memory of cuMemAlloc can be pinned.
- * If CU_RDMA is set, no memory of the GPU can be pinned.
+ * A libcuda.so.1 for libcuda_load.c and tools/tests/doctor. It is too old for dma-bufs. cuInit returns the number in
+ * the variable CU_INIT (34 is the result of CUDA's stub for linking), or hangs if the variable is "hang". The library
+ * reports one GPU, which has no free memory. Only memory of cuMemAlloc can be pinned, or none if CU_RDMA is set.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -143,7 +143,7 @@ static size_t count_of(enum verdict verdict)
     return count;
 }
 
-/* Prints how many tests passed, failed and were waived, and then the names of the tests of each group. */
+/* Prints how many tests passed, failed and were waived, and then the names of these tests. */
 static void print_summary(void)
 {
     size_t passed = count_of(PASSED);

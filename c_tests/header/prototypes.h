@@ -1,4 +1,4 @@
-/* Checks the types of all functions and of gdr_info_t's members, by pointers to them, and gdr_info_t's bit fields. */
+/* Checks, by pointers, the types of all functions and of gdr_info_t's members. Also checks gdr_info_t's bit fields. */
 
 #include "../functions.h"
 

@@ -22,7 +22,7 @@ int touch(const volatile unsigned char *address, unsigned char *value);
 /* Installs handlers of SIGSEGV and SIGBUS for touch(). Other faults still end the program. */
 void handle_faults(void);
 
-/* ---- Other code that may fault ---- */
+/* ---- Code that may fault, other than fault_at() and touch() ---- */
 
 /* The handlers that SIGSEGV and SIGBUS had before catch_faults(). */
 struct fault_handlers {

@@ -16,7 +16,7 @@ void check_cuda(const char *file, int line, const char *function, const char *ca
 /* Makes the primary context of a GPU current in the calling thread. */
 CUcontext gpu_start(CUdevice gpu);
 
-/* Makes the context of `gpu_under_test` current, which is the first GPU unless a test sets it. */
+/* Makes the context of the GPU with the number `gpu_under_test` current. The number is 0 unless a test sets it. */
 void gpu_init(void);
 extern int gpu_under_test;
 
@@ -40,7 +40,7 @@ size_t round_down(size_t value, size_t unit);
 /* Allocates at least `size` bytes that start at a GPU page. Waives the test if the GPU lacks this kind of memory. */
 struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size);
 
-/* Allocates `size` bytes by cuMemAlloc, which need not start at a GPU page. */
+/* Allocates `size` bytes by cuMemAlloc. They need not start at a GPU page. */
 struct gpu_buffer gpu_alloc_small(size_t size);
 
 void gpu_free(const struct gpu_buffer *buffer);

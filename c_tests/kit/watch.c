@@ -88,7 +88,7 @@ static unsigned long long used_by(pid_t group, int *runs, FILE *report)
             continue;
         if (its_group != group)
             continue;
-        used += user + system + (unsigned long long)atol(entry->d_name); /* the pid: a new process is progress */
+        used += user + system + (unsigned long long)atol(entry->d_name); /* adds the pid: a new process is progress */
         *runs |= process_runs(entry->d_name, report);
     }
     if (processes != NULL)

@@ -1,5 +1,5 @@
 /*
- * Distinguishes a test that hangs from one that is slow. On a busy system a test may wait for a CPU for any time.
+ * Distinguishes a test that hangs from one that is slow. On a busy system, a test may wait very long for a CPU.
  *
  * A process group hangs if for five minutes all its threads slept and none of them used a CPU. A process in an endless
  * loop reaches its CPU time limit.

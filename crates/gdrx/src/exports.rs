@@ -18,7 +18,7 @@ use crate::map::{Copies, gdrx_copy, gdrx_map, is_forked_child, prepare};
 /// The major version in the upper 16 bits, and the minor version in the lower.
 const VERSION: u32 = 1 << 16;
 
-/// Describes a mapping.
+/// Fills `map` in, so that it describes a mapping.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_attach_mapping(
     map: *mut gdrx_map,

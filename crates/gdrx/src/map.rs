@@ -115,8 +115,8 @@ impl gdrx_map {
         map.ok_or(Error::Null("map"))
     }
 
-    /// Returns the mapping's type. Returns `None` if another process has attached the map, or if this copy of the
-    /// library, of which a process can contain several, has not computed the process's [`identity`] yet.
+    /// Returns the mapping's type. Returns `None` if another process has attached the map, or if this library has not
+    /// computed the process's [`identity`] yet, because another copy of the library has attached the map.
     #[inline(always)]
     fn known_type(&self) -> Option<MappingType> {
         let mapping_type = raw::mapping_type(self.mapping_type)?;
@@ -187,9 +187,9 @@ impl Shaped for Unchecked<'_> {
     }
 }
 
-/// Copies to or from a map. `S` finds their shape, which is the size and the alignment that they have in common. All
-/// copies are inside the map and have a host address (invariant). If `S` is [`Unchecked`], it checks that itself. If
-/// `S` is [`Shape`], that was checked before.
+/// Copies to or from a map. `S` finds their shape, which is the size and the alignment that they have in common. Each
+/// copy is inside the map and has a host address (invariant). If `S` is [`Shape`], that was checked before. If `S` is
+/// [`Unchecked`], `S` itself checks it before the first access.
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a, S> {
     mapping_type: MappingType,
