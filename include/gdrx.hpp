@@ -279,7 +279,7 @@ class memory {
     void *address() const noexcept { return map_.address; }
     /** The map for the functions of gdrx.h. */
     const gdrx_map &raw() const noexcept { return map_; }
-    /** Returns the size bytes from offset on.
+    /** Returns the part that begins at offset and is size bytes long.
      *  @throws std::system_error EINVAL: size is 0, or the bytes are not all inside this memory */
     slice part(std::size_t offset, std::size_t size) const;
 

@@ -18,7 +18,7 @@ configure_ucx() {
     rm -rf ucx ucx-build
     mkdir ucx-build
     cd ucx-build
-    # The linker accepts functions that the stubs of libcuda and libnvidia-ml lack. gdremu defines them when UCX runs.
+    # The stubs of libcuda and libnvidia-ml lack functions that gdremu defines when UCX runs, so the linker must accept that.
     ../ucx-source/contrib/configure-release --prefix="$cache/ucx" --with-gdrcopy="$cache/gdrcopy" --with-cuda="$cache/cuda" \
         --without-verbs --without-rdmacm --without-java --without-go --without-rocm --without-fuse3 --disable-doxygen-doc \
         --enable-mt --enable-gtest LDFLAGS=-Wl,--allow-shlib-undefined

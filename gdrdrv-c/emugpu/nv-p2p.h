@@ -114,8 +114,8 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 #endif
 
 /*
- * Makes a pin that stays when the memory is freed, until any process calls put_pages_persistent.
- * That function uses freed memory if the table is not, or no longer, the table of a persistent pin.
+ * Makes a pin that stays when the GPU memory is freed, until any process calls put_pages_persistent.
+ * The table that put_pages_persistent gets must belong to an existing persistent pin; it is not checked.
  */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);

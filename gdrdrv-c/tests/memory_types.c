@@ -43,7 +43,7 @@ static void *watch_for_pages_without_reservation(void *unused)
     return unused;
 }
 
-/* The pin is large, so its end takes long. Its pages must be unmapped before their reservations end. */
+/* The pin is large, so unpinning takes long. All pages must be unmapped before their memory type is released. */
 static void reservations_outlast_pages(void)
 {
     struct gpu_memory memory = gpu_leave_free(GPU_PAGE);

@@ -30,7 +30,7 @@ compile() {
     mkdir -p "$out/emugpu" "$out/gdrdrv"
     cp "$module"/emugpu/{*.[ch],Kbuild} "$out/emugpu"
     cp "$module"/{*.[ch],Kbuild} "$out/gdrdrv"
-    # Variables on the command line override the assignments in Debian's headers, which name their gcc.
+    # Variables on the command line override the assignments in Debian's headers, which select a gcc.
     make --silent -j"$(nproc)" -C "$kernel/headers" M="$out/emugpu" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" W=1 modules >"$out.log" 2>&1 &&
         make --silent -j"$(nproc)" -C "$kernel/headers" M="$out/gdrdrv" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" W=1 \
             NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers" modules >>"$out.log" 2>&1 ||

@@ -136,7 +136,7 @@ struct file {
     uint64_t guesses[GUESSES]; /* for each hash of a handle, the index in `pins` to look at first */
 };
 
-/* recorded.rs adds up the words of all members before `guesses`, so there must be no padding between them. */
+/* recorded.rs computes the offset of `guesses` by adding the sizes of the members before it, so there must be no padding. */
 _Static_assert(offsetof(struct file, guesses) ==
                    sizeof(struct process) + sizeof((struct file *)0)->threads + sizeof((struct file *)0)->calls +
                        sizeof((struct file *)0)->sites + sizeof((struct file *)0)->pins + sizeof((struct file *)0)->copies,

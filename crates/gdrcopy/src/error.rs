@@ -121,8 +121,8 @@ impl Error {
         }
     }
 
-    /// Returns whether something is used up: BAR1, memory, the range of a pool, or the process's limit of mappings or
-    /// of file descriptors. Then unpinning something can help.
+    /// Returns whether something is used up: BAR1, memory, a pool's range of addresses, or the process's limit of
+    /// mappings or of file descriptors. Then unpinning something can help.
     pub fn is_shortage(&self) -> bool {
         [Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE].contains(&Errno::from_raw(self.errno()))
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
-//! functions        the replaced functions, over the provider
+//! functions        the replaced functions of libcuda, which call the provider
 //!   provider       the memory of real GPUs, as the driver and the hooks need it
 //!     rm           the GPU driver's resource manager: import of descriptors, BAR1 mappings
 //!     cuda         NVIDIA's libcuda: allocations, and descriptors of them

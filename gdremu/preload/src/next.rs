@@ -24,7 +24,7 @@ impl<'a> Text<'a> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: the text ends with a NUL byte: contract of libc's functions, and of `of`.
+        // SAFETY: the text ends with a NUL byte: contract of libc's functions and of `Text::of`.
         Some(unsafe { CStr::from_ptr(self.0) })
     }
 }

@@ -73,8 +73,8 @@ pub(crate) struct LibraryInfo {
 }
 
 impl SharedOptions {
-    /// Opens the GPU, and the libraries and other methods with a buffer of at least `len` bytes each. Errors say what to
-    /// do.
+    /// Opens the GPU, and prepares all methods that are measured: the libraries and `others`. Each method gets a buffer
+    /// of at least `len` bytes. Errors say what to do.
     pub(crate) fn open(&self, tool: &'static str, len: usize, others: &[Kind]) -> Result<Session> {
         output::check_writable(self.output.json.as_deref())?;
         let interrupt = Interrupt::at(&SIGNALS)?;

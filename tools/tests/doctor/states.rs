@@ -247,7 +247,7 @@ libraries {
     bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
     bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";
     bad [LibraryClosed] sh "root; both $ours one/two; path one/two; chmod 0 one; chown 1 one; as_user";
-    // Files, links, pipes and directories have a library's name, but are no library.
+    // In these states, a file, link, pipe or directory has a library's name, but is no library.
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";

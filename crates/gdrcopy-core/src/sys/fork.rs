@@ -286,7 +286,7 @@ fn epoch() -> u64 {
 /// Gives the process an epoch, a number that differs from its parent's, if it has none yet.
 ///
 /// # Errors
-/// [`Error::OutOfHandles`] if the page cannot be cleared in children.
+/// [`Error::OutOfHandles`] if Linux refuses to clear the page with the epoch in forked children.
 pub fn enter() -> Result<()> {
     if epoch() != 0 {
         return Ok(());

@@ -66,7 +66,7 @@ fn is_mapped(address: usize) -> bool {
 }
 
 impl World {
-    /// Allocates memory around which no call may change bytes, and passes it to `Gdr::map_owned`.
+    /// Allocates memory, and passes it to `Gdr::map_owned`. No call may change the bytes before and after that memory.
     pub(crate) fn map_owned(&mut self, args: &Args) -> Option<Mapped> {
         let lent = self.lender(args).lend(args.sizes[1].inside(ARENA)).expect("little");
         let watch = Arc::new(Watch::default());

@@ -80,8 +80,8 @@ impl Exported {
     }
 }
 
-/// A part of a range of device addresses. The CPU can access its memory at `offset` in `view`, a mapping of the file
-/// with the memory.
+/// A part of a range of device addresses. The memory behind it is in a file that `view` maps for the CPU; there, the
+/// part begins at `offset`.
 pub struct Span {
     view: Arc<View>,
     offset: u64,

@@ -1,4 +1,4 @@
-//! The interface by which the emulated driver and the functions that replace libc's pin and map GPU memory.
+//! The interface to pin and map GPU memory. The emulated driver uses it, and so do gdremu's hooks of libc functions.
 
 use std::any::Any;
 

@@ -113,10 +113,10 @@ macro_rules! atomic {
         }
     };
     (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
-        // SAFETY: `find` returned the place, so it is inside a piece. The piece stays mapped: its span keeps device
-        // memory, and functions that free host memory wait for GPU kernels. The place is aligned, because the GPU
-        // kernel's address is a multiple of the size. Host memory has the same address on the CPU, and device memory is
-        // mapped by whole pages. Programs that access the memory at the same time treat it as memory shared with a GPU.
+        // SAFETY: `find` returned the place, so it is inside a piece of mapped memory. Device memory stays mapped while
+        // the piece holds its span. Host memory does, because functions that free it wait for GPU kernels. The place is
+        // aligned as the GPU kernel's address is, because device memory is mapped by whole pages, and host memory has
+        // the same address on the CPU. Programs that access the memory at the same time expect that a GPU accesses it.
         let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
         $access
     }};

@@ -102,7 +102,7 @@ impl SelfTest<'_> {
         }
         match (&failure.kind, failure.in_library) {
             (Kind::Hung, false) => return (Remedy::GpuHung.into(), Cause::Itself),
-            // The module may hang, or another problem of the report may be the cause.
+            // The module may hang, or the cause may be another problem that the report lists.
             (Kind::Hung, true) => return (Remedy::SelfTestHung.with("file", file), or_others),
             (Kind::Died(_), false) => return (Remedy::CudaError.into(), Cause::Itself),
             (kind @ (Kind::Corrupted | Kind::Died(_)), _) => return (faulty(kind).with("file", file), Cause::Itself),
