@@ -37,8 +37,8 @@ programs=$(executables --workspace --test c_programs)
 # shellcheck disable=SC2086 # $programs has two words: the manifest and the executable.
 run $programs "${1:-}"
 [ "${2-}" != programs ] || exit 0
-# `make test` selects these packages, so cargo has built their tests. Tests that only compile something, and tests for
-# which root must prepare the system, are left out.
+# `make test` selects these packages, so cargo has built their tests. Tests that compile or link something (`fences`
+# links libgdrx), and tests for which root must prepare the system, are left out.
 packages=(--package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools)
 executables "${packages[@]}" --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
     while read -r manifest executable; do
