@@ -68,6 +68,7 @@ macro_rules! commands {
             #[repr(C)]
             struct Layout { $($field: $type),* }
             pub(super) const LEN: u32 = size_of::<Layout>() as u32;
+            const _: () = assert!(LEN as usize <= super::MAX_ARGUMENT);
             $(pub const $field: Field = Field {
                 name: stringify!($field),
                 offset: std::mem::offset_of!(Layout, $field),
