@@ -286,7 +286,7 @@ impl Runner {
     /// Returns whether the program is to run in this way on this profile.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
         if matches!(way, Way::Denied(..)) && self.hardware != Hardware::Emulated {
-            return false; // NVIDIA's libcuda also makes these system calls, and may fail without them.
+            return false; // NVIDIA's libcuda also makes the denied system calls, and may fail without them.
         }
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");

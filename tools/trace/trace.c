@@ -103,7 +103,7 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller's address and, in the low 8 bits, the function (5 bits) and kind of misuse (3 bits) */
     uint64_t count;
-    uint64_t offset, size, mapped; /* the first copy that was misuse, and the length of its mapping */
+    uint64_t offset, size, mapped; /* the first copy that was misuse: its offset and size, and its mapping's length */
     uint64_t type;                 /* the type of the newest mapping of a pin that this place made */
 };
 
@@ -115,7 +115,7 @@ enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
     uint64_t busy;   /* not 0 while the thread counts; its signal handlers count in the shared part then */
-    uint64_t inside; /* a call that has not returned: the caller's address and, in the low 8 bits, function plus 1 */
+    uint64_t inside; /* a call that has not returned: the caller's address; in the low 8 bits, the function plus 1 */
     uint64_t last;   /* when the last call ended */
     uint64_t failed; /* the number of copies that failed */
 } __attribute__((aligned(64)));
@@ -275,7 +275,7 @@ static struct file *make_file(void)
     uint64_t start = ticks();
 
     int fd = create(start, 0);
-    if (fill(fd, -1)) /* Else a full file system could end the program later, by SIGBUS at a store to the mapping. */
+    if (fill(fd, -1)) /* Fails on a full file system, where a later store to the mapping would raise SIGBUS. */
         file = (void *)syscall(SYS_mmap, NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     syscall(SYS_close, fd);
     if (file == MAP_FAILED)

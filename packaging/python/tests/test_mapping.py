@@ -445,7 +445,7 @@ class Lifetimes(OfOneAllocation):
             lambda mapping: memoryview(mapping)[8:16].cast("B"),
             lambda mapping: memoryview(memoryview(mapping)),
             (ctypes.c_char * 8).from_buffer,
-            # Releases the buffer, but keeps the buffer's object, as torch.frombuffer does.
+            # Releases the memoryview, but keeps the object that exports its buffer, as torch.frombuffer does.
             lambda mapping: memoryview(mapping).obj,
             *of_arrays,
         ):

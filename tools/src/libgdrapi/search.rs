@@ -93,8 +93,8 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, the
-/// loader ends its search.
+/// Returns whether the loader ignores this file and goes on to the next directory. At other errors than `NotFound` and
+/// `PermissionDenied`, the loader ends its search.
 fn is_passed_over(file: &Path) -> bool {
     match file.metadata() {
         Ok(_) => is_foreign(file),
@@ -275,7 +275,7 @@ fn searched(names: &[&str]) -> [(&'static str, Vec<PathBuf>); 3] {
     ]
 }
 
-/// Returns the entries of a variable, which may not be UTF-8.
+/// Returns the paths in an environment variable. They need not be UTF-8.
 fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
     let list = env::var_os(variable).unwrap_or_default();
     if list.is_empty() {

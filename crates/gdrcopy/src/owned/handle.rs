@@ -15,10 +15,10 @@ use crate::owned::view::View;
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
 /// A word that keeps its memory. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
-/// An array that keeps its memory. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
+/// An array that keeps its memory mapped. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
 
-/// Many words that keep their memory, for flags that are polled at once. [`Owned::new`] makes them.
+/// Many words that keep their memory mapped, for flags that are polled at once. [`Owned::new`] makes them.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
