@@ -361,7 +361,7 @@ impl Runner {
             path.push(self.root.join("build/c_tests/fake_cuda"));
         }
         command.env("LD_LIBRARY_PATH", path);
-        // The program repeats less in runs that are slow, or that test much of what other runs also test.
+        // The program makes fewer repetitions in runs that are slow, or that test much of what other runs also test.
         let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.hardware == Hardware::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");

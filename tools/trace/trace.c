@@ -3,7 +3,7 @@
  * libgdrapi, of any maker, and counts the call in a file of the process, which `gdrcopy` reads at the program's end.
  *
  * The file is mapped, so a process that crashes, is killed, or calls _exit or exec, loses nothing. A forked child makes a
- * file of its own. Copies take no lock and make no system call, as each thread counts in its own part. Signal handlers may copy.
+ * file of its own. Each thread counts in its own part, so copies take no lock and make no system call. Signal handlers may copy.
  *
  * The object prints nothing, and keeps errno. It makes system calls directly, so that other preloaded objects do not see them.
  */
@@ -795,7 +795,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
         offset = address - get(&pin->va);
         mapped = get(&pin->mapped);
     }
-    if (size > 0 && (offset > mapped || size > mapped - offset)) /* This is noted now, as the copy may end the program. */
+    if (size > 0 && (offset > mapped || size > mapped - offset)) /* Noted before the copy, which may end the program. */
         note_misuse(file, function, pin, caller, address, size);
     unsigned part = part_of_thread(file);
     enter(file, part, function, caller);

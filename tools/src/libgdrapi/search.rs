@@ -79,7 +79,7 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     candidates
 }
 
-/// Returns the file that the loader takes by a name without a directory. The loader may fail to load it.
+/// Returns the file that the loader chooses for a name without a directory. Loading this file may still fail.
 pub(crate) fn first(name: &str) -> Option<PathBuf> {
     for candidate in candidates() {
         let mut file = candidate.file.with_file_name(name);

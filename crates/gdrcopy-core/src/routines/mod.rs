@@ -1,6 +1,6 @@
 //! The routines that move the bytes of a copy in either direction, and the fences around them.
 //!
-//! A copy runs down through these files in one direction:
+//! A copy passes through these files from top to bottom:
 //!
 //! ```text
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
