@@ -26,7 +26,7 @@ pub(crate) struct PinEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// An object with its handle. The lock is held during mmap and munmap, so a program's hooks of these cannot use it.
+/// An object with its handle. The lock is held during mmap and munmap, so hooks of these cannot use the handle.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
 /// Room for one object, either an open driver or a pin.

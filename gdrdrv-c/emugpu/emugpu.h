@@ -53,7 +53,7 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Finds the PCI device whose BAR is the GPU memory. When emugpu is unbound, calls `left` with emugpu_lock held. */
+/* Finds the PCI device whose BAR is the GPU memory. `left` is called, with emugpu_lock held, when emugpu is unbound. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
 /* Returns whether the driver is bound to the device. Called with emugpu_lock held. */

@@ -3,7 +3,7 @@
  * libgdrapi, of any maker, and counts the call in a file of the process, which `gdrcopy` reads at the program's end.
  *
  * The file is mapped, so a process that crashes, is killed, or calls _exit or exec, loses nothing. A forked child makes a
- * file of its own. Each thread counts in its own part, so copies take no lock and make no system call. Signal handlers may copy.
+ * file of its own. Each thread counts in its own part, so copies need no lock and no system call, and may run in signal handlers.
  *
  * The object prints nothing, and keeps errno. It makes system calls directly, so that other preloaded objects do not see them.
  */

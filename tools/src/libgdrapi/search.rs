@@ -93,7 +93,7 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the loader ignores this file and goes on to the next directory. At other errors than `NotFound` and
+/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than `NotFound` and
 /// `PermissionDenied`, the loader ends its search.
 fn is_passed_over(file: &Path) -> bool {
     match file.metadata() {

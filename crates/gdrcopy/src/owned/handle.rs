@@ -13,7 +13,7 @@ use crate::owned::view::View;
 
 /// A slice that keeps its memory. This type implements [`Mapped`], so it can be accessed like a mapping.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
-/// A word that keeps its memory. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
+/// A word that keeps its memory mapped. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
 /// An array that keeps its memory mapped. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
