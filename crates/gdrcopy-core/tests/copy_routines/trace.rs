@@ -171,8 +171,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that a gather loads the aligned blocks that contain bytes of the first place, then those of the second place,
-/// and no others.
+/// Checks that a gather loads the aligned blocks with bytes of the first place, then those of the second, and no other.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
