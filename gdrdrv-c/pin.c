@@ -123,7 +123,7 @@ int gdr_pin_init(void)
 	return GDR_CAN_USE_GPL ? bus_register_notifier(&pci_bus_type, &gdr_pin_notifier) : 0;
 }
 
-/* Undoes gdr_pin_init(), and frees pins that the GPU driver may still have. */
+/* Undoes gdr_pin_init(), and frees the pins whose pages were not returned to the GPU driver. */
 void gdr_pin_exit(void)
 {
 	struct gdr_pin *pin;
