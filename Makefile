@@ -272,7 +272,7 @@ endef
 # table of environment variables the page also has. SOURCE is the product's name and version.
 man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(1)" -v date=$(release_date) -f scripts/man3.awk $(2)
 
-# Installs its standard input as a file that all users can read, whatever the umask is.
+# install_text FILE: installs standard input as a FILE that all users can read, whatever the umask is.
 install_text = install -m 0644 /dev/stdin
 
 install: lib_install ## Does lib_install, and tools_install if the tools were built.

@@ -27,7 +27,7 @@ static inline int driver_is_emulated(void)
     return provider != NULL && strcmp(provider(), "emugpu") != 0;
 }
 
-/* Ends the program as waived unless it runs under gdremu with an emulated driver. */
+/* Ends the program as waived (skipped) unless it runs under gdremu with an emulated driver. */
 static inline struct emulator find_emulator(void)
 {
     struct emulator emulator;

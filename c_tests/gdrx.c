@@ -168,7 +168,7 @@ static void unfenced_writes_arrive(void)
     CHECK_BYTES(seen, host, SIZE);
 }
 
-/* Copies in a map of only the last 512 bytes of a mapping. An access past them would fault or change other memory. */
+/* Copies in a gdrx_map of the last 512 bytes of a mapping. An access past these would fault or change other memory. */
 static void copies_stay_within_the_map(void)
 {
     gdr_mh_t page = pin(g, buffer.address, SIZE);
@@ -333,7 +333,7 @@ static void another_copy_of_the_library_takes_the_map(void)
 #define THREADS 4
 #define PART (SIZE / THREADS)
 
-/* Each thread attaches a map of its own part of the mapping, and uses this map and a map that all threads share. */
+/* Each thread attaches a gdrx_map to its own part of the mapping. It uses this gdrx_map, and the shared one, `all`. */
 static void *use_part(void *argument)
 {
     size_t start = *(size_t *)argument;

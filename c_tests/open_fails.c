@@ -1,4 +1,4 @@
-/* Without a driver, gdr_open returns NULL, prints nothing, and leaves nothing behind. Runs outside gdremu. */
+/* Without a driver, gdr_open returns NULL, prints nothing, and leaves no descriptor open. Runs outside gdremu. */
 
 #include "kit/check.h"
 #include "gdrapi.h"

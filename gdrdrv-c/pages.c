@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Calls to the GPU driver, which pins memory and returns a page table. Macros in nv-p2p.h say what it supports. */
+/* Calls the GPU driver, which pins memory and returns a page table. Macros in nv-p2p.h say what the driver supports. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/delay.h>

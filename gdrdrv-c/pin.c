@@ -123,7 +123,7 @@ int gdr_pin_init(void)
 	return GDR_CAN_USE_GPL ? bus_register_notifier(&pci_bus_type, &gdr_pin_notifier) : 0;
 }
 
-/* Undoes gdr_pin_init(), and frees pins that the GPU driver may still have. */
+/* Undoes gdr_pin_init(), and frees the pins whose pages were not returned to the GPU driver. */
 void gdr_pin_exit(void)
 {
 	struct gdr_pin *pin;
@@ -155,7 +155,7 @@ static void gdr_pin_revoke(void *id)
 	enum gdr_fate fate;
 
 	if (!pin)
-		return; /* an unpin has ended this pin: the GPU driver answered 0 to it, but kept the memory pinned */
+		return; /* an unpin has ended this pin: the GPU driver reported success, but kept the memory pinned */
 	trace_gdrdrv_revoke(pin);
 	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
 	if (fate == GDR_PINNED) {
@@ -165,7 +165,7 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else an unpin is ending this pin: the GPU driver answered 0 to it, but kept the memory pinned */
+	} /* else an unpin is ending this pin: the GPU driver reported success, but kept the memory pinned */
 	gdr_pin_put(pin);
 }
 

@@ -138,7 +138,7 @@ check_driver_updates() {
     replace_driver nvidia/2 nvidia/3
     check_stale 1
     # nvidia-open has the same symbol versions as nvidia, the proprietary driver. So the kernel accepts a gdrdrv that was built
-    # for nvidia.
+    # for nvidia, and gdrdrv-load loads it (status 0), but still says how to build it again.
     replace_driver nvidia/3 nvidia-open/3
     check_stale 0
     replace_driver nvidia-open/3 nvidia/3
@@ -150,7 +150,8 @@ check_driver_updates() {
     echo "GPU driver: gdrdrv was built again after updates and changes of its kind"
 }
 
-# check_module SOURCE: checks that DKMS has installed a gdrdrv.ko that was made from this source in /usr/src.
+# check_module SOURCE: checks that DKMS has installed a gdrdrv.ko that was made from this source in /usr/src. The simulated
+# kernel's modules contain the checksums of their sources.
 check_module() {
     local module
     module=$(find "$tree/lib/modules/$kernel" -name gdrdrv.ko)

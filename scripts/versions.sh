@@ -65,7 +65,7 @@ pattern() {
     sed 's/[][+.*(){}$\\/]/\\&/g; s/%v/[0-9]+\\.[0-9]+\\.[0-9]+/g; s/%d/20[0-9]{2}-[0-9]{2}-[0-9]{2}/g' <<<"$1"
 }
 
-# filled TEXT VERSION DATE: prints the text with this version and date.
+# filled TEXT VERSION DATE: prints the text with this version and date for %v and %d, and without the ^ at its start.
 filled() {
     sed "s/^^//; s/%v/$2/g; s/%d/$3/g" <<<"$1"
 }

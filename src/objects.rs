@@ -43,7 +43,7 @@ pub(crate) trait Kind: Sized + 'static {
     /// The name of the C functions' parameter that takes a handle of such an object. Error messages contain it.
     const ARGUMENT: &'static str;
 
-    /// Returns the holder's place for such an object.
+    /// Returns the place in the holder for an object of this kind.
     fn place(holder: &Holder) -> &Place<Self>;
     /// Returns the handle of the pin's `gdr_t`; 0 if the object is not a pin.
     fn gdr(&self) -> usize;

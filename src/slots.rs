@@ -165,7 +165,7 @@ impl Slot {
     /// Makes the slot a live handle of the object in this holder.
     pub(crate) fn publish(&self, state: u32, holder: usize) {
         self.holder.store(holder, Ordering::Relaxed);
-        // With Release ordering, a thread that reads this state also reads this holder.
+        // With Release ordering, a thread that sees this state also sees this holder.
         self.state.store(state, Ordering::Release);
     }
 
@@ -273,7 +273,7 @@ impl Arena {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
-            // The process may not lock more memory, so mmap fails. mprotect makes the step usable without locking it.
+            // The process has reached its limit of locked memory. mprotect makes the step usable without locking it.
             // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),

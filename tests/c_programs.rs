@@ -286,7 +286,7 @@ impl Runner {
     /// Returns whether the program is to run in this way on this profile.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
         if matches!(way, Way::Denied(..)) && self.hardware != Hardware::Emulated {
-            return false; // NVIDIA's libcuda also makes these system calls, and may fail without them.
+            return false; // NVIDIA's libcuda also makes the denied system calls, and may fail without them.
         }
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
@@ -361,7 +361,7 @@ impl Runner {
             path.push(self.root.join("build/c_tests/fake_cuda"));
         }
         command.env("LD_LIBRARY_PATH", path);
-        // The program repeats less in runs that are slow, or that test much of what other runs also test.
+        // The program makes fewer repetitions in runs that are slow, or that test much of what other runs also test.
         let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.hardware == Hardware::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");

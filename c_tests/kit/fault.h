@@ -19,7 +19,7 @@ int fault_at(const volatile void *address);
 
 /* Reads one byte into *value, and returns the signal that this raises, or 0. Needs handle_faults() once before. */
 int touch(const volatile unsigned char *address, unsigned char *value);
-/* Installs handlers of SIGSEGV and SIGBUS for touch(). Other faults still end the program. */
+/* Installs handlers of SIGSEGV and SIGBUS for touch(). Faults outside of touch() still end the program. */
 void handle_faults(void);
 
 /* ---- Code that may fault, other than fault_at() and touch() ---- */

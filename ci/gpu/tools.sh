@@ -59,7 +59,7 @@ for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"
 done
-# Two tools run again under `gdrcopy trace`. Their results differ from those above by the time that tracing takes.
+# Runs two tools again, under `gdrcopy trace`. Their results differ from those above by the time that tracing takes.
 for traced in copylat pplat; do
     tool "trace-$traced" 60 trace --lib "$bundle/libgdrapi.so.2" -- "$bundle/gdrcopy" "$traced" --cpu "$core"
 done

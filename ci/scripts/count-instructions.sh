@@ -93,7 +93,7 @@ gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/
 executed() {
     local function=$1 log
     shift
-    log=$work/log.${*: -1} # `check` has two runs at a time, which differ in the last argument
+    log=$work/log.${*: -1} # `check` starts two runs at once, with different last arguments
     LD_LIBRARY_PATH=$lib "$built/gdremu" -- valgrind --tool=callgrind --callgrind-out-file=/dev/null \
         --toggle-collect="$function" "$@" >"$log" 2>&1 || die "$(cat "$log")"
     sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$log"

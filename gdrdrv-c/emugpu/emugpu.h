@@ -53,7 +53,7 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Finds the PCI device with the memory. When its driver is unbound, bar.c calls `left` with emugpu_lock held. */
+/* Finds the PCI device whose BAR is the GPU memory. `left` is called, with emugpu_lock held, when emugpu is unbound. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
 /* Returns whether the driver is bound to the device. Called with emugpu_lock held. */
@@ -94,7 +94,7 @@ struct emugpu_space *space_new(struct address_space *views);
 void space_free(struct emugpu_space *space);
 /* Returns the space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);
-/* Returns the space that the tokens name, or NULL. The calling process need not own the space. */
+/* Returns the address space that the tokens name, or NULL. It may belong to another process. */
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
 /* Unmaps all GPU memory from the CPU, so that the next access faults. */
 void spaces_zap_views(void);

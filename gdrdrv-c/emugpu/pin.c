@@ -16,7 +16,7 @@ static atomic_t count = ATOMIC_INIT(0);
 module_param_named(page_tables, count.counter, int, 0444);
 MODULE_PARM_DESC(page_tables, "number of page tables that clients hold");
 
-/* Freed pins. The one freed last is reused first, so that a client which still uses its address soon fails a test. */
+/* Freed pins. A new pin reuses the one freed last. So if a client still uses a freed pin, a test soon fails. */
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 

@@ -17,7 +17,7 @@ static LIST_HEAD(spaces);
 
 /* A part of an object that is mapped into an address space. */
 struct mapping {
-	struct list_head node; /* in the space's list, by address */
+	struct list_head node; /* in the space's list, which is sorted by address */
 	u64 va;
 	u64 size;
 	struct emugpu_object *object;

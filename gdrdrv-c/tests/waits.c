@@ -54,7 +54,7 @@ static long switches(pid_t thread)
     return line == NULL ? -1 : atol(strchr(line, ':') + 1);
 }
 
-/* Stores the numbers of a process's threads, and returns how many there are: at most LARGE_AT_A_TIME + 1. */
+/* Stores the ids of a process's threads, and returns how many there are: at most LARGE_AT_A_TIME + 1. */
 static int threads_of(pid_t process, pid_t *threads)
 {
     char path[64];
@@ -197,7 +197,7 @@ static void *pin_once(void *unused)
     return unused;
 }
 
-/* Pins in a thread of its own, which is held inside the call, while the main thread answers the parent. */
+/* Pins in a second thread, which emugpu holds inside the call. The main thread answers the parent. */
 static void pin_and_be_held(void)
 {
     drop_privileges();

@@ -158,7 +158,7 @@ build_variants() {
     local kernel architecture
     kernel=$("$here/kernel.sh" "$series")
     build "$kernel" 570 open
-    [ "$series" = debug ] || build "$kernel" 515 proprietary # the debug kernel's functions for locks are GPL-only symbols
+    [ "$series" = debug ] || build "$kernel" 515 proprietary # in the debug kernel, only GPL modules can lock
     [ "$series" = 6.1 ] || return 0
     "$root/ci/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
     for architecture in arm64 ppc64el; do

@@ -1,4 +1,4 @@
-/* Tests of functions that work before cuInit, devices and their attributes, errors, and cuGetProcAddress. */
+/* Tests devices and their attributes, errors, cuGetProcAddress, and the functions that work before cuInit. */
 #include "cuda_values.h"
 #include "tests.h"
 

@@ -3,7 +3,7 @@
  * libgdrapi, of any maker, and counts the call in a file of the process, which `gdrcopy` reads at the program's end.
  *
  * The file is mapped, so a process that crashes, is killed, or calls _exit or exec, loses nothing. A forked child makes a
- * file of its own. Copies take no lock and make no system call, as each thread counts in its own part. Signal handlers may copy.
+ * file of its own. Each thread counts in its own part, so copies need no lock and no system call, and may run in signal handlers.
  *
  * The object prints nothing, and keeps errno. It makes system calls directly, so that other preloaded objects do not see them.
  */
@@ -103,7 +103,7 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller's address and, in the low 8 bits, the function (5 bits) and kind of misuse (3 bits) */
     uint64_t count;
-    uint64_t offset, size, mapped; /* the first copy that was misuse, and the length of its mapping */
+    uint64_t offset, size, mapped; /* the first copy that was misuse: its offset and size, and its mapping's length */
     uint64_t type;                 /* the type of the newest mapping of a pin that this place made */
 };
 
@@ -115,7 +115,7 @@ enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
     uint64_t busy;   /* not 0 while the thread counts; its signal handlers count in the shared part then */
-    uint64_t inside; /* a call that has not returned: the caller's address and, in the low 8 bits, function plus 1 */
+    uint64_t inside; /* a call that has not returned: the caller's address; in the low 8 bits, the function plus 1 */
     uint64_t last;   /* when the last call ended */
     uint64_t failed; /* the number of copies that failed */
 } __attribute__((aligned(64)));
@@ -275,7 +275,7 @@ static struct file *make_file(void)
     uint64_t start = ticks();
 
     int fd = create(start, 0);
-    if (fill(fd, -1)) /* Else a full file system could end the program later, by SIGBUS at a store to the mapping. */
+    if (fill(fd, -1)) /* Fails on a full file system, where a later store to the mapping would raise SIGBUS. */
         file = (void *)syscall(SYS_mmap, NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     syscall(SYS_close, fd);
     if (file == MAP_FAILED)
@@ -795,7 +795,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
         offset = address - get(&pin->va);
         mapped = get(&pin->mapped);
     }
-    if (size > 0 && (offset > mapped || size > mapped - offset)) /* This is noted now, as the copy may end the program. */
+    if (size > 0 && (offset > mapped || size > mapped - offset)) /* Noted before the copy, which may end the program. */
         note_misuse(file, function, pin, caller, address, size);
     unsigned part = part_of_thread(file);
     enter(file, part, function, caller);

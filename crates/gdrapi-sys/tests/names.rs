@@ -1,5 +1,5 @@
-//! Calls the crate by the names that bindgen generates for the functions, types and constants of gdrapi.h. The test
-//! runs under gdremu, which emulates a GPU.
+//! Uses the functions, types and constants of gdrapi.h by the names that bindgen generates for them. The test runs
+//! under gdremu, which emulates a GPU.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;

@@ -1,6 +1,6 @@
 //! Shares GPU memory with a process that has no CUDA.
 //!
-//! A client exports memory as a dma-buf. A daemon maps the dma-buf and answers in the memory. The daemon uses neither
+//! A client exports memory as a dma-buf. A daemon maps the dma-buf and writes its answer there. The daemon uses neither
 //! CUDA nor gdrdrv. Here the client starts the daemon, and passes the descriptor as its standard input. If the daemon
 //! runs already, pass it the descriptor over a Unix socket (SCM_RIGHTS). Sharing needs CUDA 13.3.
 //!

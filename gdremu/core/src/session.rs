@@ -3,7 +3,7 @@
 //!
 //! The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of a new record and holds a lock on it. So
 //! Linux tracks every use of the open device (dups, forked children, receivers over a socket, mappings, and processes
-//! that were killed). The lock is free exactly when the last of them is gone. The *size* of a device's record is set to
+//! that were killed). The lock becomes free when the last of them is gone. The *size* of a device's record is set to
 //! the number of the device's pins that still hold memory.
 #![forbid(unsafe_code)]
 
@@ -87,8 +87,8 @@ impl Session {
         Ok(place)
     }
 
-    /// Returns a path without blanks and colons, at which the dynamic loader splits `LD_PRELOAD`. It is the library's
-    /// own path, or that of a link to the library.
+    /// Returns the path of the library or of a link to it. The path has no blanks and colons, because the dynamic
+    /// loader splits `LD_PRELOAD` at these.
     pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
         if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Ok(library.to_owned());

@@ -77,7 +77,7 @@ impl Out<c_char> {
         self.check()?;
         ensure(room > 0, Error::INVALID_VALUE)?;
         let len = text.len().min(room as usize - 1);
-        // SAFETY: the pointer is not NULL, so it has `room` bytes of the program's memory.
+        // SAFETY: the pointer is not NULL, so the program guarantees that `room` bytes can be written there.
         unsafe {
             self.0.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len);
             self.0.cast::<u8>().add(len).write(0);

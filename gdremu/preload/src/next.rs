@@ -1,4 +1,4 @@
-//! The table of the libc functions that gdremu replaces (hooks), and the next definition of each, which the hook calls:
+//! The table of the libc functions that gdremu replaces by hooks. For each, it has the definition that the hook calls:
 //! libc's, or that of another preloaded library.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};

@@ -8,7 +8,7 @@ use gdremu_core::errno::Errno;
 /// Copies bytes between addresses of this process. Returns false if one of the addresses is inaccessible.
 ///
 /// # Safety
-/// Writable memory at `to` may be overwritten.
+/// If the memory at `to` is writable, the caller must allow that it is overwritten.
 pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
     let target = libc::iovec { iov_base: to, iov_len: len };
     let source = libc::iovec { iov_base: from.cast_mut(), iov_len: len };

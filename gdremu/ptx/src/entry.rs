@@ -505,7 +505,7 @@ struct AccessForm {
     space: Space,
     element: Type,
     count: usize,
-    /// The computation of the new value, if this is an `atom` or `red`.
+    /// The computation of the new value, if the instruction is an `atom` or `red`.
     update: Option<&'static Computation>,
 }
 

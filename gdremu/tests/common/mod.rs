@@ -32,7 +32,7 @@ pub(crate) fn exports(library: &Path) -> BTreeSet<String> {
     symbols.lines().map(|symbol| symbol.split('@').next().unwrap().to_owned()).collect()
 }
 
-/// Returns the preload library of emulated GPUs, which is also the stand-in libcuda.
+/// Returns the library that gdremu preloads for emulated GPUs. It also takes the place of libcuda.
 pub(crate) fn runtime() -> &'static Path {
     static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
     RUNTIME.get_or_init(|| built("gdremu-cuda"))

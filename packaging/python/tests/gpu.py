@@ -153,7 +153,7 @@ class DLPackArray:
         return self.device_type, 0
 
     def __dlpack__(self, *, stream=None):
-        assert stream is None  # JAX takes -1 for a stream's address
+        assert stream is None  # JAX would use another value, even -1, as the address of a stream
         return self.capsule(b"dltensor", self.managed.tensor)
 
 

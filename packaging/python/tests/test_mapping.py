@@ -122,7 +122,7 @@ class OfEveryKindOfObject(OfOneAllocation):
     @needs_numpy
     def test_layout_of_dlpack_is_that_of_numpy(self) -> None:
         items = numpy.zeros((10, 20), "f4")
-        with unittest.mock.patch("gdrcopy._device._CUDA", 1):  # DLPack's device type of host memory
+        with unittest.mock.patch("gdrcopy._device._CUDA", 1):  # 1 is DLPack's device type for host memory
             memory = gdrcopy._device.device_memory(items)
         self.assertEqual(memory[:2] + memory[4:], (items.ctypes.data, 800, "<f4", (10, 20)))
 
@@ -445,7 +445,7 @@ class Lifetimes(OfOneAllocation):
             lambda mapping: memoryview(mapping)[8:16].cast("B"),
             lambda mapping: memoryview(memoryview(mapping)),
             (ctypes.c_char * 8).from_buffer,
-            # Releases the buffer, but keeps the buffer's object, as torch.frombuffer does.
+            # Releases the memoryview, but keeps the object that exports its buffer, as torch.frombuffer does.
             lambda mapping: memoryview(mapping).obj,
             *of_arrays,
         ):

@@ -1,5 +1,5 @@
-//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times, by the function of `counted` with this
-//! name. `ci/scripts/count-instructions.sh` counts the function's instructions.
+//! `default-build ACCESS COUNT`: calls the function ACCESS of the module `counted`, COUNT times. Each call accesses GPU
+//! memory. `ci/scripts/count-instructions.sh` counts the function's instructions.
 #![forbid(unsafe_code)]
 
 mod counted;

@@ -79,7 +79,7 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     candidates
 }
 
-/// Returns the file that the loader takes by a name without a directory. The loader may fail to load it.
+/// Returns the file that the loader chooses for a name without a directory. Loading this file may still fail.
 pub(crate) fn first(name: &str) -> Option<PathBuf> {
     for candidate in candidates() {
         let mut file = candidate.file.with_file_name(name);
@@ -93,8 +93,8 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than these two, the
-/// loader ends its search.
+/// Returns whether the loader ignores this file and goes on to the next directory. At errors other than `NotFound` and
+/// `PermissionDenied`, the loader ends its search.
 fn is_passed_over(file: &Path) -> bool {
     match file.metadata() {
         Ok(_) => is_foreign(file),
@@ -275,7 +275,7 @@ fn searched(names: &[&str]) -> [(&'static str, Vec<PathBuf>); 3] {
     ]
 }
 
-/// Returns the entries of a variable, which may not be UTF-8.
+/// Returns the paths in an environment variable. They need not be UTF-8.
 fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
     let list = env::var_os(variable).unwrap_or_default();
     if list.is_empty() {

@@ -1,4 +1,4 @@
-//! Opens the GPU and the libraries with their buffers, and describes them for the results.
+//! Opens the GPU and the libraries, makes a buffer for each library, and describes all of these for the results.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;

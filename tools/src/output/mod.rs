@@ -101,7 +101,7 @@ impl Progress {
         self.bar.set_message(part);
     }
 
-    /// Shows how much of the part is done.
+    /// Shows that `count` of `of` units of the current part are done.
     pub(crate) fn done(&self, count: usize, of: usize) {
         let steps = STEPS * count / of.max(1);
         self.bar.set_position((self.parts * STEPS + steps) as u64);

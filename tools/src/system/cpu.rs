@@ -16,8 +16,8 @@ use super::files;
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 impl CpuList {
-    /// Returns the CPUs of two processes that work together: the first two of this list. If it has only one, the second
-    /// CPU is one of `others`, and if possible not the one with the next number, which can be of the same core.
+    /// Returns a CPU for each of two processes that work together: the first two of this list. If it has only one, the
+    /// second is one of `others`, and if possible not the one with the next number, which can be of the same core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
         let first = self.0[0];
         if let Some(&second) = self.0.get(1) {

@@ -116,7 +116,7 @@ fn gdrdrv_load() -> Command {
 }
 
 /// Returns the exit status of `gdrdrv-load --stale`: 0 if the module was built for a GPU driver other than the
-/// installed one; 3 if no GPU driver is installed, and the module was built for one other than the loaded; else 1.
+/// installed one; 3 if none is installed, and the module was built for a GPU driver other than the loaded one; else 1.
 pub(crate) fn stale(kernel: &str) -> Option<i32> {
     gdrdrv_load().args(["--stale", kernel]).status().ok()?.code()
 }

@@ -258,8 +258,8 @@ libraries {
     // The links form a loop.
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2 one/libgdrapi.so
             ln -s libgdrapi.so one/libgdrapi.so.2; path one";
-    // Files take the place of links, with a link's target as text. A good library is beside them. In the second state,
-    // the next directory that the loader searches has another good one.
+    // Instead of each link there is a file whose text is the link's target. A good library is in the same directory. In
+    // the second state, the next directory that the loader searches has another good library.
     bad [LibraryRelinkBoth] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2
             printf libgdrapi.so.2 >one/libgdrapi.so; path one";
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; printf libgdrapi.so.2.6 >one/libgdrapi.so.2; path one right"

@@ -57,7 +57,7 @@ impl fmt::Debug for dyn SourcePin {
 pub struct PinRequest {
     /// Device address of the first byte.
     pub address: u64,
-    /// The number of bytes. If it is 0, gdrdrv decides whether the pin fails. With other sources, the pin fails.
+    /// The number of bytes. If it is 0, gdrdrv decides whether the pin fails, and other backends refuse the pin.
     pub size: u64,
     pub flags: PinFlags,
     /// CUDA's peer-to-peer tokens for the range. Only gdrdrv before 2.5 looks at them.

@@ -11,8 +11,8 @@ use crate::hot::HOT;
 use crate::routines;
 use crate::types::MappingType;
 
-/// Records that the process has a mapping of this type, even if another library has made it. Returns the flag that is
-/// true if every copy needs a fence after it.
+/// Records that the process has a mapping of this type. Mappings that another library has made count, too. Returns the
+/// flag that is true if every copy needs a fence after it.
 pub fn record(mapping_type: MappingType) -> &'static AtomicBool {
     /// The types that the process has mapped so far, one bit for each type.
     static MAPPED: AtomicU8 = AtomicU8::new(0);

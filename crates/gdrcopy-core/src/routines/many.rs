@@ -291,7 +291,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
         if first == 0 {
             fence::before_read();
         }
-        // SAFETY: the buffer has the addresses of blocks, which were listed above; each has bytes of an item.
+        // SAFETY: the loop above has stored the addresses of blocks in the buffer. Each block has bytes of an item.
         unsafe { load_listed::<I>(buffer, listed / I::BLOCK) };
         let mut at = 0;
         for n in first..next {

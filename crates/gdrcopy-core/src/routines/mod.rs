@@ -1,13 +1,13 @@
 //! The routines that move the bytes of a copy in either direction, and the fences around them.
 //!
-//! A copy runs down through these files in one direction:
+//! A copy passes through these files from top to bottom:
 //!
 //! ```text
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
 //! write, read            mod.rs        everything else
 //! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
 //! write_many_unfenced, gather   many.rs    loops over many copies, by the instructions of a routine
-//! Shape                  shape.rs      what many copies have in common, and the check of them
+//! Shape                  shape.rs      the size and the alignment that many copies have in common
 //! by_line                stores.rs, loads.rs   cuts copies into aligned pieces, for all routines
 //! ```
 //!

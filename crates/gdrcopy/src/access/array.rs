@@ -128,8 +128,8 @@ impl<'m, T: Pod> Array<'m, T> {
     }
 
     /// Reads the element with the index `at[i]` into `values[i]`, for all `i` at once. Order and speed are those of
-    /// [`MappedSlice::read_many`]. An index may occur more than once. Not even a small element is certain to be read by
-    /// a single load. [`Words`](crate::Words) reads each element by one load.
+    /// [`MappedSlice::read_many`]. An index may occur more than once. Even a small element may be read by several
+    /// loads; [`Words`](crate::Words) reads each element by one load.
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if any index is outside this array,

@@ -319,7 +319,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Takes the slice as an array of `len` elements, and writes those with the indexes `at`, as one batch.
+    /// Treats the slice as an array of `len` elements, and writes the elements with the indexes `at`, as one batch.
     pub(super) fn scatter<T: Pod>(self, len: usize, at: &[usize], values: &[T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;

@@ -243,7 +243,7 @@ impl Pool {
         Chunk::new(&self.gdr, memory, start..start + len, self.options.map)
     }
 
-    /// Unpins and frees the shared chunks that no buffer uses. The memory of a pool of fixed memory stays.
+    /// Unpins and frees the shared chunks that no buffer uses. A pool of fixed memory keeps its memory.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`].

@@ -94,12 +94,12 @@ impl World {
         Some(Mapped::new(Owner::Owned(Arc::new(mapping)), start, len))
     }
 
-    /// Takes a mapping from the list, and unmaps it unless something else keeps it. Memory that was passed to
+    /// Takes a mapping from the list, and unmaps it unless something else still owns it. Memory that was passed to
     /// `Gdr::map_owned` comes back, and is mapped again in half of the cases.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
-        // The match moves the owner out of `mapped` and ends it. Only then the other fields, such as `alive`, are
-        // dropped.
+        // The match moves the owner out of `mapped` and unmaps or drops it. The other fields, such as `alive`, are
+        // dropped after that.
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {

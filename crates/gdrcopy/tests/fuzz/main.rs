@@ -6,7 +6,7 @@
 //!   The test passes ranges of that memory to the API, which may not change the bytes around them. CUDA reads
 //!   everything back, within and after a sequence;
 //! - bytes of the host: the buffers that calls write to are parts of a larger buffer, all bytes of which are known;
-//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views that keep their
+//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views that own their
 //!   memory (the module `owned`) work when everything else is gone, in any thread;
 //! - results: the model knows beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left although everything was dropped.

@@ -100,8 +100,8 @@ impl World {
         let memory = &self.memory;
         let is_left = match (args.data >> 1) & 1 {
             0 => view.used(memory, args),
-            // `join` waits until the thread has destroyed its thread-local variables, so that this is not done during
-            // the next calls. The end of the scope does not wait for that.
+            // The thread must destroy its thread-local variables before the next calls. `join` waits for that, but the
+            // end of the scope does not.
             _ => thread::scope(|scope| scope.spawn(|| view.used(memory, args)).join().expect("the model agrees")),
         };
         self.views.extend(is_left);

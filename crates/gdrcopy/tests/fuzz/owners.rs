@@ -44,7 +44,7 @@ impl Mapped {
         Slice::new(mapped, self.start, self.len)
     }
 
-    /// Makes a view that keeps the owner.
+    /// Makes a view that keeps the owner alive.
     pub(crate) fn view<V: View>(
         &self,
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,

@@ -19,7 +19,7 @@ pub(super) trait Backing: Send {
 
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
-    /// Returns the offset in the GPU's file at which an object, a piece of allocated physical memory, starts.
+    /// Returns the offset in the GPU's file at which an object (a piece of allocated physical memory) starts.
     fn start(&self, _id: ObjectId, object: &Object) -> u64 {
         object.start
     }

@@ -144,7 +144,7 @@ impl HostProvider {
         self.windows.iter().any(|&(start, len)| va >= start && va - start < len)
     }
 
-    /// Returns the memory behind a device address range, for copies that the GPU's copy engines would make.
+    /// Returns the memory behind a range of device addresses, for the emulation of the GPU's copy engines.
     pub fn spans(&mut self, va: u64, len: u64, need: Access) -> Result<Vec<Span>, Error> {
         let runs = self.memory.translate(va, len, need)?;
         runs.into_iter().map(|run| self.span(run)).collect()

@@ -126,7 +126,7 @@ pub(super) fn cuMemHostRegister_v2(
     Ok(())
 }
 
-/// Brings the program's memory into RAM, as CUDA does. Returns false if the program may not access all of it.
+/// Brings the program's memory into RAM, as CUDA does. Returns false if the program cannot access all of it.
 fn populate(address: usize, len: usize, write: bool) -> bool {
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = address - address % page_size();

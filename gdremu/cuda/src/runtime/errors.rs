@@ -1,4 +1,4 @@
-//! Errors of the runtime: the last one of each thread, and their names.
+//! The runtime's errors: the last error of each thread, and the names of all errors.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};

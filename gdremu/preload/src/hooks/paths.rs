@@ -36,7 +36,7 @@ impl Place {
 
 pub(super) fn find(dirfd: c_int, path: Text) -> Place {
     let path = path.get().unwrap_or_default().to_bytes();
-    // Almost all absolute paths end here, so that few calls pay for the search below.
+    // Almost all calls with absolute paths return here, before the slow search below.
     if path.starts_with(b"/") && !is_below_proc_or_sys(path) && !contains(path, b"/..") && !contains(path, b"gdrdrv") {
         return Place::Real;
     }

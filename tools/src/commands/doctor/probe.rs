@@ -2,8 +2,8 @@
 //! hang.
 //!
 //! ```text
-//! survey, versions, test  doctor     start doctor with ARGUMENT, wait, read the last answer
-//! answer                  its child  does the work, and writes what it knows, as a line of JSON, before each stage
+//! survey, versions, test  in doctor: start the child (doctor with ARGUMENT), wait, read the child's last line
+//! answer                  in the child: does the work; before each stage, writes what it knows as a line of JSON
 //! ```
 #![forbid(unsafe_code)]
 

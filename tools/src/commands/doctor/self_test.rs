@@ -48,7 +48,7 @@ impl SelfTest<'_> {
         Ok(())
     }
 
-    /// Returns these numbers or, if there are none, the numbers of all GPUs.
+    /// Returns the numbers in `asked` or, if it is empty, the numbers of all GPUs that CUDA lists.
     fn gpus(&self, asked: &[i32]) -> Vec<i32> {
         match (asked, self.cuda) {
             ([], Some(cuda)) => cuda.gpus.as_deref().unwrap_or_default().iter().map(|gpu| gpu.device.number).collect(),

@@ -95,7 +95,7 @@ impl Recorded {
     }
 }
 
-/// Adds up, word by word, the records of this kind that have these numbers, over all processes.
+/// Returns, for each word of a record, the sum of this word over all processes and all records with these numbers.
 pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterator<Item = usize> + Clone) -> [u64; N] {
     let mut sums = [0u64; N];
     for process in all {

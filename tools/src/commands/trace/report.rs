@@ -60,7 +60,7 @@ impl Run {
     }
 
     /// Returns the report of one process. `later` has the processes that began after it. If one of them has the same
-    /// number, this process has started another program by exec, and the signal ended that program.
+    /// PID, this process has started another program by exec, and the signal ended that program.
     fn process(&self, one: &Recorded, later: &[Recorded]) -> Value {
         let [pid, parent, start, ..] = one.process();
         let mut signal = Value::Null;

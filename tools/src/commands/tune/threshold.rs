@@ -66,11 +66,11 @@ const SLOWER: f64 = 1.05;
 /// The settings to use, according to the measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) enum Choice {
-    /// The measured model of the mapping, and rendezvous for messages of this size and more.
+    /// The measured latency and bandwidth (the model), and rendezvous for messages of this size and more.
     Threshold(usize),
-    /// The measured model of the mapping, without a threshold for rendezvous.
+    /// The measured latency and bandwidth (the model), without a threshold for rendezvous.
     Model,
-    /// UCX's built-in numbers, because the measured model makes messages of this size slower.
+    /// UCX's built-in latency and bandwidth, because with the measured ones, messages of this size are slower.
     Default(usize),
 }
 

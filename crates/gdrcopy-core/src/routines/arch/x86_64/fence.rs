@@ -43,7 +43,7 @@ pub fn before_write() {
 }
 
 /// Pushes out the stores of a write. Without this, stores to a write-combining mapping are held back, and pass each
-/// other. As far as measured, the CPU executes on past SFENCE, but its later stores wait.
+/// other. As far as measured, the CPU goes on with the instructions after SFENCE, but later stores wait.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: SFENCE is part of x86-64 and touches neither memory, registers nor flags.
