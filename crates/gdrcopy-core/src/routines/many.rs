@@ -239,7 +239,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
+/// An item whose blocks have more bytes than this is read by itself, because it has enough loads that overlap.
 const LARGEST: usize = 2048;
 /// An item's blocks are listed in steps of this many bytes, so that all items of up to one step take the same branches.
 const LISTED: usize = 2 * LINE;
@@ -291,7 +291,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
         if first == 0 {
             fence::before_read();
         }
-        // SAFETY: the buffer has the addresses of blocks, which were listed above; each has bytes of an item.
+        // SAFETY: the buffer contains addresses of blocks, listed above. Each such block contains bytes of an item.
         unsafe { load_listed::<I>(buffer, listed / I::BLOCK) };
         let mut at = 0;
         for n in first..next {
@@ -326,13 +326,13 @@ unsafe fn load_listed<I: Instructions>(buffer: *mut u8, count: usize) {
     for turn in (0..in_turns).step_by(TURN) {
         for part in 0..LINE / I::BLOCK {
             for line in 0..TURN * I::BLOCK / LINE {
-                // SAFETY: the number is that of one of the blocks.
+                // SAFETY: contract of this function; this is the number of one of the `count` blocks.
                 unsafe { load_place::<I>(buffer, turn + line * (LINE / I::BLOCK) + part) }
             }
         }
     }
     for n in in_turns..count {
-        // SAFETY: the number is that of one of the blocks.
+        // SAFETY: contract of this function; `n` is the number of one of the `count` blocks.
         unsafe { load_place::<I>(buffer, n) }
     }
 }

@@ -97,7 +97,7 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
     // SAFETY: contract of this function.
     unsafe {
         match len {
-            LINE => unaligned::<H, W>(dst, src, LINE), // Writes of a line are frequent. They need no other comparison.
+            LINE => unaligned::<H, W>(dst, src, LINE), // Writes of one line are frequent, so they are tested first.
             0..=TWO_LINES => unaligned::<H, W>(dst, src, len),
             _ => write(dst, src, len),
         }

@@ -217,7 +217,7 @@ impl<T> PerProcess<T> {
             let fresh = Box::into_raw(heap::boxed(Generation { owner: Owner::current(), value })?);
             let published = self.latest.compare_exchange(parent, fresh.cast(), Ordering::AcqRel, Ordering::Acquire);
             if published.is_err() {
-                // SAFETY: another thread published first, so no other thread has this address.
+                // SAFETY: `fresh` was not published, because another thread was first. So no other thread has it.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
@@ -270,7 +270,7 @@ pub struct Page {
 pub static PAGE: Page =
     Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
 
-/// True once the kernel or libc has been asked to clear the page in children. A child inherits the flag, and need not
+/// True once the kernel or libc has been asked to clear `PAGE` in children. A child inherits the flag, and need not
 /// ask again, because the request holds for its own children too.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 

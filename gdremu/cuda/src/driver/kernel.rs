@@ -218,7 +218,7 @@ pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i3
 /// A function of the program that returns the bytes of shared memory for blocks of the given number of threads.
 pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
 
-/// Returns the number of blocks and the threads per block with which most threads run at once on the GPU. If several
+/// Returns the number of blocks and the threads per block with which the GPU runs the most threads at once. If several
 /// sizes are equally good, takes the largest block. `limit` is the most threads of a block, or 0 for no limit.
 pub(super) fn best_block(
     function: FunctionHandle,
