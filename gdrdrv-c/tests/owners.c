@@ -1,4 +1,4 @@
-/* An owner (a process that opened gdrdrv) exits before its child, which has copies of its gdrdrv and GPU files. */
+/* An owner (a process that opened gdrdrv) exits before its child, which has copies of its descriptors. */
 
 #include "device.h"
 

@@ -287,7 +287,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
             }
             next += 1;
         }
-        // One fence is enough. It comes after the list, because the CPU waits at it until earlier loads have returned.
+        // One fence is enough. At the fence, the CPU waits for earlier loads. So it comes after listing the blocks.
         if first == 0 {
             fence::before_read();
         }

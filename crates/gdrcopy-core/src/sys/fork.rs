@@ -155,7 +155,7 @@ impl Descriptor {
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the file is open as long as the descriptor lives. Programs that close it themselves get EBADF.
+        // SAFETY: the file stays open while this `Descriptor` lives. If the program closed it, calls return EBADF.
         unsafe { BorrowedFd::borrow_raw(self.file.number) }
     }
 }
