@@ -79,7 +79,7 @@ impl Connection {
     #[inline]
     pub(crate) fn info(&self, handle: Handle) -> Result<Info, CallError> {
         let mut info = Info::default();
-        // SAFETY: the connection is open, and the struct a local variable.
+        // SAFETY: the connection is open, and `info` is a local variable.
         let result = unsafe { (self.library.api.info)(self.g, handle, &mut info) };
         check("gdr_get_info", result)?;
         Ok(info)

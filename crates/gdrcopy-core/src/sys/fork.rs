@@ -193,7 +193,7 @@ impl<T> PerProcess<T> {
         PerProcess { latest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Returns the value of this process, or of the ancestor that made one last.
+    /// Returns the value that this process made or, if it has made none, the latest value that an ancestor made.
     pub fn look(&self) -> Option<Latest<T>> {
         // SAFETY: the pointer is null, or `get` has published it, and then it is never freed.
         let latest: &'static Generation<T> = unsafe { self.latest.load(Ordering::Acquire).as_ref() }?;

@@ -68,7 +68,7 @@ const SLOWER: f64 = 1.05;
 pub(super) enum Choice {
     /// The measured model of the mapping, and rendezvous for messages of this size and more.
     Threshold(usize),
-    /// The measured model of the mapping, without a threshold for rendezvous.
+    /// The measured bandwidth and latency of the mapping, without a threshold for rendezvous.
     Model,
     /// UCX's built-in numbers, because the measured model makes messages of this size slower.
     Default(usize),
