@@ -45,7 +45,7 @@ static void most_of_the_limit_is_in_use(void)
     check_open_adds("VmSize", 12 * MIB);
 }
 
-/* gdr_open fails if there are not even addresses for a few handles. */
+/* gdr_open fails if the address space has no room even for a few handles. */
 static void no_addresses_are_left(void)
 {
     set_limit(RLIMIT_AS, (rlim_t)status_kib("VmSize") * 1024);

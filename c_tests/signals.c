@@ -20,7 +20,7 @@ static char pattern[LONGEST];
 static long copies, failures, done;
 static sem_t handled;
 
-/* Handles a signal: copies the pattern from the mapping, and to another place of the mapping. */
+/* Handles a signal: reads the pattern from the mapping, and writes it to another place in the mapping. */
 static void copying(int signal)
 {
     size_t size = 1 + (size_t)copies % LONGEST;

@@ -62,13 +62,13 @@ static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 	return owner;
 }
 
-/* Returns the calling process with a reference for the caller, or NULL if there is no memory. */
+/* Returns the current process as an owner, with a reference that the caller drops. NULL: there is no memory. */
 struct gdr_owner *gdr_owner_get_process(void)
 {
 	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
 }
 
-/* Returns the user of the calling process with a reference for the caller, or NULL if there is no memory. */
+/* Returns the current user as an owner, with a reference that the caller drops. NULL: there is no memory. */
 struct gdr_owner *gdr_owner_get_user(void)
 {
 	return gdr_owner_get(0, 0, current_uid());

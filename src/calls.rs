@@ -121,8 +121,8 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 /// Maps a buffer. Copies through the mapping work from then on.
 ///
 /// # Safety
-/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller is responsible for writes to the rest of
-/// the last page.
+/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). Whole pages are mapped, and the C caller is responsible
+/// for writes behind its buffer in the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     with_buffer(g, handle, |buffer, slot| {
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();

@@ -300,7 +300,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;
     };
-    // At the fork, the `gdr_t` was open or being closed. Only one thread takes it. An ending pin's `gdr` is not 0.
+    // At the fork, the `gdr_t` was open or ending. An ending slot may also be a pin's, whose `gdr` is not 0.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

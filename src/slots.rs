@@ -264,8 +264,8 @@ impl Arena {
         }
     }
 
-    /// Makes the next `STEP` slots readable and writable. Calls mmap, not mprotect, because a new mapping is locked if
-    /// the process locks its memory (`mlockall`), and because some sandboxes deny mprotect.
+    /// Makes the next `STEP` slots readable and writable. Calls mmap, because mprotect would not lock the memory in a
+    /// process that locks all its memory (`mlockall`), and because some sandboxes deny mprotect.
     fn commit(&mut self) -> nix::Result<()> {
         let step = self.step(self.committed / STEP);
         let size = NonZeroUsize::new(STEP_BYTES).ok_or(Errno::EINVAL)?;

@@ -1,5 +1,5 @@
-//! Checks that the text that each deliberate defect of `mutants.toml` replaces is still in its file, once. `make
-//! mutants` checks that the tests catch the defects.
+//! Each deliberate defect in `mutants.toml` replaces a text of a source file. Checks that each of these texts is still
+//! in its file, exactly once. `make mutants` checks that the tests catch the defects.
 
 #[path = "mutants/list.rs"]
 mod list;

@@ -20,7 +20,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-# Text in the SVG file stays text, and equal documents give equal files.
+# The SVG file contains text as text, not as outlines. Equal results always give equal files.
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gdrapi", "font.sans-serif": ["DejaVu Sans", "Verdana"]})
 # The first four are distinguishable with any color blindness.
 COLORS = ["#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3"]

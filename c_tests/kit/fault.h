@@ -17,7 +17,7 @@ extern "C" {
    valgrind does not report the read. */
 int fault_at(const volatile void *address);
 
-/* Reads one byte into *value, and returns the signal that this raises, or 0. Needs handle_faults() once before. */
+/* Reads one byte into *value, and returns the signal that this raises, or 0. Call handle_faults() before. */
 int touch(const volatile unsigned char *address, unsigned char *value);
 /* Installs handlers of SIGSEGV and SIGBUS for touch(). Faults outside of touch() still end the program. */
 void handle_faults(void);

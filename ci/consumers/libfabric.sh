@@ -28,7 +28,7 @@ build_fabtests() {
     rm -rf "fabtests-$1"
     mkdir "fabtests-$1"
     cd "fabtests-$1"
-    # fabtests' configure cannot link a static libfabric to check it. So the variable gives it the result of this check.
+    # The check for libfabric in fabtests' configure cannot link a static libfabric. So the variable sets its result.
     ac_cv_lib_fabric_fi_getinfo=yes "$source/fabtests/configure" --with-libfabric="$libfabric/installed" --with-cuda="$cache/cuda"
     cc -D_GNU_SOURCE -O1 -I"$cache/cuda/include" -I"$libfabric" -I"$source/include" -I"$source" -c "$here/libfabric_register.c"
     # libfabric and fabtests both have a copy of the functions for atomic operations, hence --allow-multiple-definition.

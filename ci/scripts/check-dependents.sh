@@ -27,7 +27,7 @@ cudarc = { version = \"0.19\", default-features = false, features = [\"std\", \"
     echo "dependents: compiles with cudarc's ${version%%\"*}"
 done
 
-# The READMEs of the crates give the lines of Cargo.toml for a program that lies beside a clone. This program has them.
+# The crates' READMEs give lines of Cargo.toml for a program beside a clone of this repository. This program has them.
 ln -s "$root" "$work/gdrapi"
 program readme "$(grep -h '= { path = "../gdrapi/' "$root"/crates/*/README.md)"
 echo 'use {gdrapi_sys as _, gdrcopy as _}; fn main() {}' >src/main.rs

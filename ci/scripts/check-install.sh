@@ -133,8 +133,8 @@ build() {
     done
 }
 
-# The prefix is /opt/gdrcopy, with each name that distributions give to the directory of libraries. The tree is moved
-# before it is used.
+# Installs to the prefix /opt/gdrcopy, once for each name that distributions give to the directory of libraries. Moves
+# the tree before it is used.
 for libdir in lib lib64 "$multiarch"; do
     root=$work/${libdir//\//-}
     make --no-print-directory --silent lib_install prefix=/opt/gdrcopy libdir="/opt/gdrcopy/$libdir" DESTDIR="$root"

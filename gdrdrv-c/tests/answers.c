@@ -1,6 +1,6 @@
 /*
- * Tests of results and rights that only this module has, or that need a GPU driver which fails on demand. The results
- * of all commands are tested in gdrdrv-c/contract.
+ * Tests of results and access rights that only this module has, or that need a GPU driver which fails on demand. The
+ * results of all commands are tested in gdrdrv-c/contract.
  */
 
 #include "device.h"

@@ -1,4 +1,4 @@
-/* Tests of owners that exit before a process that has copies of their descriptors of gdrdrv and of the GPU. */
+/* An owner (a process that opened gdrdrv) exits before its child, which has copies of its descriptors. */
 
 #include "device.h"
 

@@ -104,7 +104,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
         if (va != NULL)
             CHECK(munmap(va, GPU_PAGE) == 0);
         CHECK(close(fd) == 0);
-        while (page_tables() != 0) /* the kernel closes the other thread's descriptors after its last instruction */
+        while (page_tables() != 0) /* the other thread's descriptors are closed only after its last instruction */
             sched_yield();
     }
     printf("%s: %ld rounds, %ld mmaps, %ld mapped as the pin ended\n", name, rounds_wanted, maps, caught);

@@ -112,7 +112,7 @@ static void ends(void (*part)(void))
 
 static char drivers_file[96], device_name[32];
 
-/* Chooses, for the functions below, the driver's device whose file `what` in sysfs has this text. */
+/* Chooses the driver's device whose file `what` in sysfs has this text. The functions below use the device. */
 static void choose(const char *driver, const char *what, const char *text)
 {
     char pattern[96];

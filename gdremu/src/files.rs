@@ -1,5 +1,5 @@
-//! Emulated files below /proc and /sys: those of the GPUs' PCI devices, of gdrdrv and of `--file`, and a directory by
-//! which programs see that gdrdrv uses nv-p2p-dummy.
+//! Emulated files below /proc and /sys: those of the GPUs' PCI devices and of gdrdrv, those that the option `--file`
+//! adds, and a directory by which programs see that gdrdrv uses nv-p2p-dummy.
 #![forbid(unsafe_code)]
 
 use std::os::unix::fs::{PermissionsExt, symlink};

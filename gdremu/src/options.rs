@@ -74,8 +74,8 @@ impl Options {
     pub fn checked_config(&self, session: Session) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {
-            // The path is made absolute, because each call of the driver opens the file, and the program may have
-            // changed its working directory before.
+            // The path is made absolute, because each driver call opens the file again, and the program may change its
+            // working directory in between.
             let absolute = std::path::absolute(&*trace);
             *trace = absolute.map_err(|error| format!("--trace: {error}"))?;
         }

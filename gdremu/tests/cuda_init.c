@@ -94,8 +94,8 @@ GPU_TEST(entry_points)
     CUDA(cuGetProcAddress("cuMemAlloc_v2", &function, 13000, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    /* cuGetExportTable must be found, because libraries look it up together with all others. Only the CUDA runtime
-       calls it, so gdremu's function may return an error. */
+    /* cuGetExportTable must be found, because libraries look it up together with all other functions. Only the CUDA
+       runtime calls it, so gdremu's function may return an error. */
     CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     if (arguments[0] != NULL)
         CHECK_EQUAL(((CUresult(*)(const void **, const void *))function)(NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);

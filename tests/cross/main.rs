@@ -38,7 +38,7 @@ extern "C" fn probe_read(dst: &mut u32, src: &u32) {
 #[inline(never)]
 extern "C" fn probe_gather(dst: &mut [u8; 16], src: &[u8; 16]) {
     let item = Item { dst: dst.as_mut_ptr(), src: src.as_ptr(), len: 16 };
-    // SAFETY: both sides are references to 16 bytes. The blocks that are loaded lie in the pages of `src`.
+    // SAFETY: both sides are references to 16 bytes. The loads take whole blocks around `src`, inside its pages.
     unsafe { routines::gather(routines::best(), Shape::MIXED, 1, |_| item) };
 }
 

@@ -167,7 +167,7 @@ fn build_library(tree: &Path, target: &Path, lib: &Path) {
     succeed(link.arg(lib.join("libgdrx.so.1")).current_dir(tree));
 }
 
-/// Runs a test as `mutants.toml` names it, under `watched`, which ends a test that hangs.
+/// Runs a test by its name in `mutants.toml`. The program `watched` ends the test if it hangs.
 fn run(test: &str, work: &Path) -> Output {
     let (package, name) = test.split_once(' ').expect("a package or target, and a name");
     let mut cargo = Command::new(root().join("build/c_tests/watched"));

@@ -44,7 +44,7 @@ impl Workdir {
         self.0.path().join(name)
     }
 
-    /// Compiles a C source of the project, or a text in C, to a file with this name here.
+    /// Compiles a C source of the project, or a text in C, to a file with this name in the working directory.
     fn compile(&self, source: &str, name: &str, options: &[&str]) -> PathBuf {
         let mut file = PathBuf::from(source);
         if !source.ends_with(".c") {

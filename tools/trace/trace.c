@@ -68,10 +68,10 @@ enum function {
 
 enum {
     THREADS = 32,   /* the first threads, each of which has its own part of the file; others share one more part */
-    PINS = 512,     /* pins that are known: all that exist, and the last ones that have ended */
-    SITES = 64,     /* places in the code that pin, and 64 that misuse; others share one more of each kind */
+    PINS = 512,     /* pins that the file has room for: live pins, and those that have ended last */
+    SITES = 64,     /* places in the code that pin, and 64 that misuse libgdrapi; others share one more of each kind */
     SIZES = 32,     /* ranges of sizes: 0, and one from each power of two up to 1 GiB */
-    TIMES = 160,    /* ranges of ticks: four for each power of two; each of the first eight has a single value */
+    TIMES = 160,    /* ranges of ticks: one for each number from 0 to 7, then four from each power of two to the next */
     GUESSES = 2048,
 };
 

@@ -64,7 +64,7 @@ pub(crate) fn log_level() -> LevelFilter {
     }
 }
 
-/// Returns the options that the variables set for opening a source of GPU memory.
+/// Returns the options for opening gdrdrv or another backend, as the environment variables set them.
 pub fn options() -> Options {
     let backend = if USE_DMABUF_MMAP.is_one() { Backend::DmaBuf } else { Backend::Auto };
     Options { backend, device_path: None, force_pcie_compat: FORCE_PCIE_COMPAT.is_one() }

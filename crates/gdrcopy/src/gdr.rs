@@ -94,7 +94,7 @@ impl Gdr {
     /// - the range must stay allocated. The driver keeps a freed range from being allocated again only in persistent
     ///   mode ([`Gdr::is_persistent`]) and with dma-bufs. Elsewhere an access to a freed range raises SIGBUS;
     /// - writes through the mapping must not break anyone else's memory safety. The range must hold no memory that
-    ///   other code of this process, or a GPU kernel, relies on to be unchanged. An example is the GPU memory behind a
+    ///   other code of this process, or a GPU kernel, expects to stay unchanged. An example is the GPU memory behind a
     ///   live `&[T]` of a managed allocation;
     /// - GPU kernels and CUDA may write the range at any time. A reader then sees old, new or mixed bytes.
     ///

@@ -249,7 +249,7 @@ impl<'a> Copies<'a, Shape> {
 }
 
 impl<S: Shaped> Copies<'_, S> {
-    /// Makes the copies, from host memory to the mapping. Returns false, and makes none, if [`Unchecked`] refuses them.
+    /// Makes the copies, from host memory to the mapping. Returns false, and makes none, if `S` finds them invalid.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are readable.
@@ -270,7 +270,7 @@ impl<S: Shaped> Copies<'_, S> {
         written
     }
 
-    /// Makes the copies, from the mapping to host memory. Returns false, and makes none, if [`Unchecked`] refuses them.
+    /// Makes the copies, from the mapping to host memory. Returns false, and makes none, if `S` finds them invalid.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are writable.

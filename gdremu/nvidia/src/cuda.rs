@@ -32,7 +32,7 @@ pub(crate) fn gpu_of(wanted: &AllocationProp) -> Option<c_int> {
     if is_of_gpu { Some(wanted.location.id) } else { None }
 }
 
-/// Changes the properties of the memory that the program requests so that it can also be exported and pinned.
+/// Changes the properties that the program requests for memory, so that this memory can also be exported and pinned.
 pub(crate) fn exportable(wanted: AllocationProp) -> AllocationProp {
     AllocationProp { handle_types: wanted.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..wanted }
 }

@@ -12,8 +12,8 @@ use crate::{gpus, replaced, state};
 /// The CUresult CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 const NO_LIBCUDA: Status = 303;
 
-/// Passes the real functions to `body`, the body of a replaced function. If gdremu's option `--fault` makes this call
-/// fail, returns the error and does not run `body`.
+/// Passes the real functions to `body`, the body of a replacement. If gdremu's option `--fault` makes this call fail,
+/// returns the error and does not run `body`.
 fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
     // The lock that `enter` takes is held here, because only then does our dlsym find the real functions.
@@ -48,12 +48,12 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-/// Returns the buffer that contains an address, if the replaced cuMemAlloc made it.
+/// Returns the buffer that contains an address, if gdremu's replacement of cuMemAlloc made the buffer.
 fn buffer(va: u64) -> Option<Buffer> {
     gpus(&mut state::enter()?).buffers.find(va)
 }
 
-/// Returns the GPU of the buffer that starts at an address, if the replaced cuMemAlloc made it.
+/// Returns the GPU of the buffer that starts at an address, if gdremu's replacement of cuMemAlloc made the buffer.
 fn gpu_of(va: u64) -> Option<i32> {
     gpus(&mut state::enter()?).buffers.kind_of(va)
 }
@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
 
 const SYNC_MEMOPS: u32 = 6;
 
-/// Accepts the attribute SYNC_MEMOPS, without effect, for buffers of the replaced cuMemAlloc. Their memory is from
+/// Accepts the attribute SYNC_MEMOPS, without effect, for buffers of gdremu's cuMemAlloc. Their memory is from
 /// cuMemMap, for which CUDA refuses the attribute, so programs would fail otherwise. See also `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {

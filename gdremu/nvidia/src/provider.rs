@@ -20,7 +20,7 @@ use crate::rm::{Client, Memory};
 
 #[derive(Default)]
 pub(crate) struct NvidiaProvider {
-    /// The buffers that the replaced cuMemAlloc made, each with CUDA's number of its GPU.
+    /// The buffers that gdremu's replacement of cuMemAlloc made, each with CUDA's number of its GPU.
     pub(crate) buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
     /// Our connections to the GPU driver's resource manager, by CUDA's number of the GPU.

@@ -1,4 +1,4 @@
-//! The replaced functions of libcuda, by the names under which programs look them up.
+//! gdremu's replacements of libcuda's functions, by the names under which programs look them up.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_void;

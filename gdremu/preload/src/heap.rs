@@ -38,7 +38,7 @@ pub(crate) fn before_fork() {
 pub(crate) fn show_to_leak_sanitizer() {
     // SAFETY: the name ends with a NUL byte.
     let register = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr()) };
-    // SAFETY: the function of this name has this type, and NULL is `None`.
+    // SAFETY: a function with this name has the type `Register`, and NULL becomes `None`.
     let register = unsafe { transmute::<*mut libc::c_void, Option<Register>>(register) };
     let mut heap = HEAP.get();
     heap.allocator_mut().register = register;

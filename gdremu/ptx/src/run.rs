@@ -14,8 +14,8 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 /// The number of instructions that a thread runs in one turn.
 const TURN: usize = 64;
 
-/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8.
-/// Implementations must access all bytes at once, and must not reorder accesses.
+/// The memory that a GPU kernel shares with the CPU. An access has 1, 2, 4 or 8 bytes, and its address is a multiple of
+/// this size. Implementations must access all these bytes at once, and must not reorder accesses.
 pub trait GlobalMemory {
     fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 

@@ -1,4 +1,4 @@
-//! Mapped GPU memory as a Python object, and the leases of its views.
+//! Mapped GPU memory as a Python object, and leases, which keep the memory mapped while views of it exist.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -24,7 +24,7 @@ const LONG_COPY: usize = 4096;
 /// This process's connection to the driver. The lock is taken only under the GIL, which Python also holds when it
 /// forks. So a forked child finds the lock free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, whose addresses a forked child reserves. The child finds this lock free, too, like that of `GDR`.
+/// All mapped pages. A forked child reserves their addresses. It finds this lock free, as it finds the lock of `GDR`.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// The pages of one mapping.
@@ -140,8 +140,8 @@ impl Memory {
         self.with_mapping(|mapping| mapping.as_mut_ptr())
     }
 
-    /// Calls the function with the mapping, which stays until the function returns. It is an error if the mapping is closed
-    /// or revoked.
+    /// Calls the function with the mapping, which stays mapped until the function returns. Fails if the mapping is
+    /// closed or revoked.
     fn with_mapping<T>(&self, function: impl FnOnce(&RawMapping) -> T) -> Result<T> {
         self.check_open()?;
         let pinned = self.pinned.read().expect("no panic under this lock");
@@ -233,7 +233,7 @@ impl Memory {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: i64) -> Result<()> {
         let host = Host::get(data, ffi::PyBUF_SIMPLE)?;
         let range = self.range(offset, Some(host.len() as i64))?;
-        // SAFETY: the range is inside, and of the buffer's size.
+        // SAFETY: the range is inside the memory, and has the size of `host`.
         unsafe { self.copy_to(py, range, host.start()) }
     }
 
@@ -242,12 +242,12 @@ impl Memory {
     fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: i64) -> Result<()> {
         let host = Host::get(buffer, ffi::PyBUF_WRITABLE)?;
         let range = self.range(offset, Some(host.len() as i64))?;
-        // SAFETY: the range is inside, and of the buffer's size.
+        // SAFETY: the range is inside the memory, and has the size of `host`.
         unsafe { self.copy_from(py, range, host.start()) }
     }
 
-    /// Waits until all earlier stores of this thread through views have arrived at the GPU. Later loads through views are no
-    /// older than the call.
+    /// Waits until all earlier stores of this thread through views have arrived at the GPU. Later loads through views
+    /// return no value that is older than the call.
     fn flush(&self) -> Result<()> {
         // SAFETY: a mapping has at least one byte, and it is live.
         self.with_mapping(|mapping| unsafe { copy::flush(mapping.as_mut_ptr()) })
@@ -259,12 +259,12 @@ impl Memory {
         self.is_closed.load(SeqCst)
     }
 
-    /// Returns size bytes from the offset on, by default all. They are no older than the call.
+    /// Returns size bytes that begin at offset, by default all up to the end. No byte is older than the call.
     #[pyo3(signature = (offset=0, size=None))]
     fn read<'py>(&self, py: Python<'py>, offset: i64, size: Option<i64>) -> Result<Bound<'py, PyBytes>> {
         let range = self.range(offset, size)?;
         let bytes = PyBytes::new_with(py, range.1, |bytes| {
-            // SAFETY: the range is inside, and of the size of the new bytes.
+            // SAFETY: the range is inside the memory, and has the size of `bytes`.
             Ok(unsafe { self.copy_from(py, range, bytes.as_mut_ptr()) }?)
         });
         Ok(bytes?)

@@ -246,7 +246,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns whether `gdr_close` fails with the fault. It repeats an interrupted unpin, but not an interrupted close.
+    /// Returns whether the fault makes `gdr_close` fail. `gdr_close` repeats an interrupted unpin, but not a close.
     fn close_fails(&self, g: usize, fault: Fault) -> bool {
         if fault.call == "CLOSE" {
             return true;

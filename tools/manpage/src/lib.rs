@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Command;
 use clap_mangen::Man;
 
-/// The parts of pages that are not in the definition of the command line.
+/// The parts of man pages that are not in the definition of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     /// The program and its version, for the footer.

@@ -79,7 +79,7 @@ impl Connection {
     #[inline]
     pub(crate) fn info(&self, handle: Handle) -> Result<Info, CallError> {
         let mut info = Info::default();
-        // SAFETY: the connection is open, and the struct a local variable.
+        // SAFETY: the connection is open, and `info` is a local variable.
         let result = unsafe { (self.library.api.info)(self.g, handle, &mut info) };
         check("gdr_get_info", result)?;
         Ok(info)
@@ -130,7 +130,7 @@ impl Connection {
         let version = self.library.api.driver_version?;
         let mut major = 0;
         let mut minor = 0;
-        // SAFETY: the connection is open, and both are local variables.
+        // SAFETY: the connection is open, and `major` and `minor` are local variables.
         let result = unsafe { version(self.g, &mut major, &mut minor) };
         if result == 0 { Some((major, minor)) } else { None }
     }

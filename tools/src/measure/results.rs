@@ -19,8 +19,8 @@ pub(crate) struct Results {
     pub(crate) cold_device: bool,
     /// The times of one plain 4-byte load from the mapping.
     pub(crate) load: Times,
-    /// The records of copies of the same direction, size and alignment are together, in the order of the methods, with
-    /// the libraries first.
+    /// Records with the same direction, size and alignment follow each other, in the order of the methods. Methods that
+    /// are libraries come first.
     pub(crate) records: Vec<Record>,
 }
 

@@ -95,7 +95,7 @@ fn quantity(value: f64, unit: &str) -> String {
     let mut number = value / 1e-12;
     let mut prefix = "p";
     for (scale, fitting) in PREFIXES {
-        // Powers of ten below 1 are not exact, so a value may be a little less than `scale`.
+        // Powers of ten below 1 are not exact in floating point, so a value may be a little less than `scale`.
         if value >= scale * 0.9999 {
             number = value / scale;
             prefix = fitting;

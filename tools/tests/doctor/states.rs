@@ -172,7 +172,7 @@ module_and_machine {
     bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=kill; preload $driver";
     // The library maps dma-bufs, and does not open the device node, so this is a warning.
     works [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=kill GDRCOPY_USE_DMABUF_MMAP=1; preload $driver";
-    // Opening the device node fails with EPERM, as a device cgroup makes it.
+    // Opening the device node fails with EPERM, as it does if a device cgroup forbids it.
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "root";
     bad [NodePod] emulated "--gdrdrv-errno EPERM" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif";
@@ -381,7 +381,7 @@ settings_and_engines {
 }
 }
 
-/// Declares the remedies that no test runs. Each group of them comes after its reason.
+/// Declares the remedies that no test runs, in groups. The text before each group is the reason why no test runs it.
 macro_rules! not_run {
     ($($reason:literal $($remedy:ident)*;)*) => {
         pub(crate) const NOT_RUN: &[(&str, &[Remedy])] = &[$(($reason, &[$($remedy),*])),*];

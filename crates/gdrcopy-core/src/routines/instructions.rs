@@ -1,4 +1,4 @@
-//! Two traits: [`Work`] is a loop over many copies. [`Instructions`] are the functions of a copy routine that it uses.
+//! Two traits: [`Work`] is a loop over many copies. It calls [`Instructions`], the functions of one copy routine.
 
 use super::routine::{BlockFn, CopyFn, Item};
 use super::shape::{CheckFn, Shaped};

@@ -239,7 +239,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
+/// An item whose blocks have more bytes than this is read by itself, because it has enough loads that overlap.
 const LARGEST: usize = 2048;
 /// An item's blocks are listed in steps of this many bytes, so that all items of up to one step take the same branches.
 const LISTED: usize = 2 * LINE;
@@ -287,7 +287,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
             }
             next += 1;
         }
-        // One fence is enough. It comes after the list, because the CPU waits at it until earlier loads have returned.
+        // One fence is enough. At the fence, the CPU waits for earlier loads. So it comes after listing the blocks.
         if first == 0 {
             fence::before_read();
         }
@@ -326,13 +326,13 @@ unsafe fn load_listed<I: Instructions>(buffer: *mut u8, count: usize) {
     for turn in (0..in_turns).step_by(TURN) {
         for part in 0..LINE / I::BLOCK {
             for line in 0..TURN * I::BLOCK / LINE {
-                // SAFETY: the number is that of one of the blocks.
+                // SAFETY: contract of this function; this is the number of one of the `count` blocks.
                 unsafe { load_place::<I>(buffer, turn + line * (LINE / I::BLOCK) + part) }
             }
         }
     }
     for n in in_turns..count {
-        // SAFETY: the number is that of one of the blocks.
+        // SAFETY: contract of this function; `n` is the number of one of the `count` blocks.
         unsafe { load_place::<I>(buffer, n) }
     }
 }

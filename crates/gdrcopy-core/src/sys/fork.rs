@@ -155,7 +155,7 @@ impl Descriptor {
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the file is open as long as the descriptor lives. Programs that close it themselves get EBADF.
+        // SAFETY: the file stays open while this `Descriptor` lives. If the program closed it, calls return EBADF.
         unsafe { BorrowedFd::borrow_raw(self.file.number) }
     }
 }
@@ -193,7 +193,7 @@ impl<T> PerProcess<T> {
         PerProcess { latest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Returns the value of this process, or of the ancestor that made one last.
+    /// Returns the value that this process made or, if it has made none, the latest value that an ancestor made.
     pub fn look(&self) -> Option<Latest<T>> {
         // SAFETY: the pointer is null, or `get` has published it, and then it is never freed.
         let latest: &'static Generation<T> = unsafe { self.latest.load(Ordering::Acquire).as_ref() }?;
@@ -217,7 +217,7 @@ impl<T> PerProcess<T> {
             let fresh = Box::into_raw(heap::boxed(Generation { owner: Owner::current(), value })?);
             let published = self.latest.compare_exchange(parent, fresh.cast(), Ordering::AcqRel, Ordering::Acquire);
             if published.is_err() {
-                // SAFETY: another thread published first, so no other thread has this address.
+                // SAFETY: `fresh` was not published, because another thread was first. So no other thread has it.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
@@ -270,7 +270,7 @@ pub struct Page {
 pub static PAGE: Page =
     Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
 
-/// True once the kernel or libc has been asked to clear the page in children. A child inherits the flag, and need not
+/// True once the kernel or libc has been asked to clear `PAGE` in children. A child inherits the flag, and need not
 /// ask again, because the request holds for its own children too.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 

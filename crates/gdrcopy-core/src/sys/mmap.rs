@@ -123,7 +123,7 @@ impl Region {
     fn reserve_unmapped(&self) -> nix::Result<()> {
         let flags = RESERVED | MapFlags::MAP_FIXED_NOREPLACE;
         let size = NonZeroUsize::new(self.len).ok_or(Errno::EINVAL)?;
-        // SAFETY: the call replaces nothing, even in Linux before 4.17, which takes the address for a hint.
+        // SAFETY: the call replaces nothing, even in Linux before 4.17, which treats the address as a hint.
         let reserved = unsafe { mmap_anonymous(Some(self.address.addr()), size, ProtFlags::PROT_NONE, flags) }?;
         if reserved.addr() != self.address.addr() {
             // SAFETY: the range was mapped above, and nothing uses it.

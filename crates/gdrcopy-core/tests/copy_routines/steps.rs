@@ -72,7 +72,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a signal handler for good. But handlers of SIGSEGV remove themselves at a fault that no test has caused.
+/// Installs a signal handler, which stays. Only handlers of SIGSEGV remove themselves, at a fault that no test caused.
 pub(crate) fn handle(signal: c_int, handler: Handler) {
     // SAFETY: a zeroed sigaction is a valid one, and the handler has the parameters that SA_SIGINFO requires.
     unsafe {

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 use libloading::Library;
 
-/// CUDA, with device 0's primary context current in the thread that called `new`.
+/// CUDA. In the thread that called `new`, device 0's primary context is current.
 pub(crate) struct Cuda(Library);
 
 /// A GPU kernel, loaded from a text in PTX, the assembly language of NVIDIA's GPUs.

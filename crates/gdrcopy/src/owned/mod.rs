@@ -1,4 +1,4 @@
-//! Views of GPU memory that keep the memory, for structs, threads and tasks.
+//! Views that keep their GPU memory alive, for structs, threads and tasks.
 //!
 //! A [`Word`](crate::Word) borrows its memory. This costs nothing, but ties the word to a scope. The types of this
 //! module are `'static`, `Send` and `Sync`, and give their memory back when the last clone is dropped.

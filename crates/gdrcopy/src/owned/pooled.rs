@@ -1,4 +1,4 @@
-//! Words and arrays that keep their memory, from a pool.
+//! Words and arrays in memory of a pool, which they keep alive.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::owned::handle::{Owned, OwnedArray, OwnedWord};
 use crate::owned::view::View;
 use crate::pool::Pool;
 
-/// Words and arrays that keep a buffer of the pool, and may outlive the pool itself. Each takes 64 bytes or a
+/// Words and arrays that own a buffer of the pool, and may outlive the pool itself. Each takes 64 bytes or a
 /// multiple of that, so that no two share a cache line. When these functions return, the GPU sees the initial values.
 impl Pool {
     /// Makes a word with this value. A `T` that is not of 1, 2, 4 or 8 bytes does not compile.

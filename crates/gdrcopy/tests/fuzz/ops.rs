@@ -19,8 +19,8 @@ pub(crate) enum Kind {
 
 pub(crate) const KINDS: [Kind; 5] = [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::View];
 
-/// Calls that make, use or end owners. After a call that maps memory, the accesses that follow can use a slice of this
-/// memory, until the call `Leave`.
+/// Calls that make, use or end a connection, a pin, mapped memory, a pool or a view. After a call that maps memory, the
+/// accesses that follow can use a slice of this memory, until the call `Leave`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Open,

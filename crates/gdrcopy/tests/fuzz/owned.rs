@@ -91,7 +91,7 @@ impl World {
         Some(Mapped { alive: Arc::clone(&mapped.alive), ..Mapped::new(owner, mapped.start, mapped.len) })
     }
 
-    /// Makes calls by a view in this thread or in another one. The thread that makes the calls may also drop the view.
+    /// Makes calls through a view, in this or another thread. The thread that makes the calls may also drop the view.
     pub(crate) fn use_view(&mut self, args: &Args) {
         let Some(view) = take(&mut self.views, args) else {
             return;

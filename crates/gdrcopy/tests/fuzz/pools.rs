@@ -188,7 +188,7 @@ impl World {
         Mapped { alive, ..Mapped::new(Owner::Buffer(Arc::new(buffer)), start, len) }
     }
 
-    /// Makes a view that keeps a buffer of a pool. No other buffer may share a cache line with this buffer.
+    /// Makes a view that owns a buffer of a pool. No other buffer may share a cache line with this buffer.
     pub(crate) fn pool_view(&mut self, args: &Args) {
         let len = args.sizes[0].of(5000);
         let pool = self.pool(args);

@@ -1,4 +1,4 @@
-//! Calls with words of different types.
+//! Calls that access words of mapped memory. The words have different types.
 #![forbid(unsafe_code)]
 
 use std::any::type_name;

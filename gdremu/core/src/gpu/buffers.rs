@@ -42,7 +42,7 @@ struct Block<Kind> {
     free: Ranges,
 }
 
-/// The GPU pages in which no live buffer has a byte any more after a free. `len` is 0 if there are none.
+/// The GPU pages that no live buffer uses any more once a buffer is freed. `len` is 0 if there are none.
 pub struct Freed {
     pub start: u64,
     pub len: u64,

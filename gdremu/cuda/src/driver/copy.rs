@@ -120,8 +120,8 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
             source = next;
         }
         let len = destination.1.min(source.1);
-        // SAFETY: pieces of GPU memory are mapped while their spans live, and host memory is valid by CUDA's contract
-        // with the program. `ptr::copy` allows overlap.
+        // SAFETY: GPU memory stays mapped while its `Span`s exist, and the callers keep them. Host memory is valid by
+        // CUDA's contract with the program. `ptr::copy` allows overlap.
         unsafe {
             ptr::copy(source.0, destination.0, len);
             destination = (destination.0.add(len), destination.1 - len);

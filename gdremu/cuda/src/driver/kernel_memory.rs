@@ -113,10 +113,10 @@ macro_rules! atomic {
         }
     };
     (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
-        // SAFETY: `find` returned the place, so it is inside a piece of mapped memory. Device memory stays mapped while
-        // the piece holds its span. Host memory does, because functions that free it wait for GPU kernels. The place is
-        // aligned as the GPU kernel's address is, because device memory is mapped by whole pages, and host memory has
-        // the same address on the CPU. Programs that access the memory at the same time expect that a GPU accesses it.
+        // SAFETY: `find` returned the place, so it is inside mapped memory. Device memory stays mapped as long as its
+        // `Piece` has a `Span`. Host memory stays allocated, because functions that free it wait for GPU kernels. The
+        // place has the alignment of the GPU kernel's address: device memory is mapped by whole pages, and host memory
+        // has the same address on the CPU. Programs that access the memory at the same time expect accesses by a GPU.
         let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
         $access
     }};

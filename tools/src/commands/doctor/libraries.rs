@@ -292,7 +292,7 @@ fn find_in(file: &Path) -> Advice {
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
-/// Returns warnings about preloaded files that do not open, or that hide the libgdrapi that programs should load.
+/// Returns warnings about preloaded files that cannot be opened, or that hide the libgdrapi that programs should load.
 pub(super) fn preloaded() -> Vec<Finding> {
     let mut findings = Vec::new();
     for preload in search::preloads() {

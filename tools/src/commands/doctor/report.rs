@@ -234,7 +234,7 @@ fn write_step(out: &mut impl Write, start: &str, advice: &Advice) -> io::Result<
     Ok(())
 }
 
-/// Replaces characters that control the terminal, which paths and variables could have.
+/// Replaces characters that control the terminal. Paths and variables may contain such characters.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

@@ -146,8 +146,8 @@ fn first_time(bucket: usize) -> u64 {
 /// records of misuse follow it.
 const OTHERS: usize = SITES.records / 2 - 1;
 
-/// Adds a row for each place in the code that pinned, and for each misuse. Adds to `left` the pins, pinned bytes,
-/// mappings and mapped bytes that are left at the end.
+/// Adds a row for each place in the code from which memory was pinned, and for each misuse. Adds to `left` the pins,
+/// pinned bytes, mappings and mapped bytes that are left at the end.
 fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value>, left: &mut [u64; 4]) {
     let mut left_of_site = [[0; 2]; SITES.records];
     for number in 0..PINS.records {

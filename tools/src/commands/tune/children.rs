@@ -53,7 +53,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
         let name = command.get_program().display().to_string();
         let child = command.spawn().context(name)?;
-        // `command` gives up the pipe's write end, because otherwise the reader would never see the end of the output.
+        // This closes the write end that `command` has. Otherwise the reader would never see the end of the output.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let reader = thread::spawn(move || {
             let mut bytes = Vec::new();

@@ -87,8 +87,8 @@ impl Setting {
         ]
     }
 
-    /// Returns the setting of the first size that UCX sends by rendezvous within a node. Between nodes, UCX chooses by
-    /// itself.
+    /// Returns the setting for the smallest size that UCX sends by rendezvous within a node. UCX itself chooses this
+    /// size for messages between nodes.
     pub(super) fn threshold(bytes: impl ToString) -> Setting {
         Setting {
             name: THRESHOLD,

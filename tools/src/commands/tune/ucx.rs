@@ -30,8 +30,8 @@ pub(super) struct Facts {
 }
 
 impl Ucx {
-    /// Returns the UCX in `directory`, whose programs are in `bin` or in the directory itself. Without `directory`, it
-    /// returns the UCX on the path.
+    /// Returns the UCX in `directory`, whose programs are in `bin` or in the directory itself. Without `directory`,
+    /// returns the UCX that is on PATH.
     pub(super) fn find(directory: Option<&Path>) -> Ucx {
         let Some(directory) = directory else {
             let path = env::var_os("PATH").unwrap_or_default();

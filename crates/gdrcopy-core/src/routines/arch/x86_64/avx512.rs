@@ -298,8 +298,8 @@ unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
 const SMALLEST_PAGE: usize = 4096;
 
 /// Returns whether a masked access of 64 bytes at `address` would cross a page. If one of the two pages is not
-/// accessible, or was never accessed, the CPU suppresses the fault of the bytes outside of the mask in microcode, which
-/// takes longer than the rest of a small copy. Host buffers often start or end at the edge of a page.
+/// accessible, or was never accessed, microcode suppresses the fault of the bytes outside the mask. That takes longer
+/// than the rest of a small copy. Host buffers often start or end at the edge of a page.
 #[inline]
 fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
