@@ -48,7 +48,7 @@ int driver_is_at_least(gdr_t g, int major, int minor);
 /* Returns whether GPU memory is mapped as a dma-buf, without gdrdrv. */
 int uses_dmabuf(gdr_t g);
 
-/* Calls gdr_open, and ends the program as waived if gdr_open has chosen gdrdrv, not the dma-buf backend. */
+/* Calls gdr_open. If it uses gdrdrv instead of dma-bufs, the tests are waived, and the program ends. */
 gdr_t open_dmabufs(void);
 
 /* Ends the program as waived unless the driver is gdrdrv 2.`minor` or later. */

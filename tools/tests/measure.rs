@@ -170,7 +170,7 @@ fn compare_measures_libraries_and_other_methods() {
     assert_eq!(results["setup"]["libraries"].as_array().unwrap().len(), 3);
     let records = results["records"].as_array().unwrap();
     let methods = ["ours", "other", "ours (2)", "memcpy", "cuMemcpy"];
-    // There are two directions and four sizes, as size 0 and the second 64 are left out.
+    // There are two directions and four sizes. The tool has left out size 0 and the second 64 of `--sizes`.
     assert_eq!(records.len(), 2 * 4 * methods.len());
     for (number, record) in records.iter().enumerate() {
         assert_eq!(record["method"], methods[number % methods.len()]);

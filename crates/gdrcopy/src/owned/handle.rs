@@ -18,7 +18,7 @@ pub type OwnedWord<T> = Owned<Word<'static, T>>;
 /// An array that keeps its memory. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
 
-/// Many words that keep their memory, for flags that are polled at once. [`Owned::new`] makes them.
+/// Many words that keep their memory alive, for flags that are polled together. [`Owned::new`] makes them.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -36,7 +36,7 @@ pub type OwnedArray<T> = Owned<Array<'static, T>>;
 /// ```
 pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
-/// A view of GPU memory that also keeps the memory, so this type has no lifetime. [`Owned::view`] borrows the view.
+/// A view of GPU memory that keeps the memory alive, so this type has no lifetime. [`Owned::view`] borrows the view.
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
