@@ -329,11 +329,11 @@ fn pplat_ends_without_an_answer() {
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }
 
-/// A number of iterations that take minutes.
+/// With this number of iterations, a measurement takes minutes.
 const ENDLESS: &str = "1000000000";
 
-/// Runs a tool, and sends it this signal when it has mapped its buffer. If it has no results by then, runs it again,
-/// and sends the signal later.
+/// Runs a tool, and sends it this signal when it has mapped its buffer. If the tool has no results by then, runs it
+/// again, and sends the signal later.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let mut delay = Duration::ZERO;
     loop {

@@ -61,8 +61,8 @@ impl Recorded {
         self.record(PROCESS, 0)
     }
 
-    /// Returns the name of the place in the code at this address. It searches the list of objects that were loaded when
-    /// the record `site` of [`SITES`] began, or all such lists if `site` is `None`.
+    /// Returns the name of the place in the code at this address. For each record of [`SITES`], a list of the objects
+    /// that were loaded then was saved. Searches the list of record `site`, or all lists if `site` is `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,
