@@ -53,7 +53,7 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Finds the PCI device that has emugpu's memory. When emugpu is unbound from it, calls `left` with emugpu_lock held. */
+/* Finds the PCI device with emugpu's memory. When emugpu is unbound from it, `left` is called with emugpu_lock held. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
 /* Returns whether the driver is bound to the device. Called with emugpu_lock held. */
