@@ -1,4 +1,4 @@
-/* Tests of gdrx.h: batches, gathers and words. CUDA must see the same bytes. The program runs over any libgdrapi. */
+/* Tests of gdrx.h: batches, gathers and words. CUDA must see the same bytes. The program runs with any libgdrapi. */
 
 #include "gdrx.h"
 

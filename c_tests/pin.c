@@ -198,7 +198,7 @@ static void force_pcie_can_be_made_to_succeed(void)
     end();
 }
 
-/* Handles stay distinct and keep their pages, in whatever order they are unpinned. */
+/* Each pin has its own handle, and keeps its GPU page, in whatever order other pins are unpinned. */
 static void many_pins_stay_distinct(void)
 {
     enum { PINS = 1000 };

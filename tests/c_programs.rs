@@ -40,7 +40,7 @@ const SPECIAL: &[&str] = &[
     "nv-p2p-dummy",
     "nv-p2p-dummy-dmabuf",
 ];
-/// The profiles in `GENERAL` and `SPECIAL` on which every GPU can map dma-bufs.
+/// The profiles in `GENERAL` and `SPECIAL` in which the CPU can map dma-bufs of every GPU.
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
 /// Profiles for gdrcopy_sanity in addition to `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];

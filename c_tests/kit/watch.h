@@ -16,7 +16,7 @@
 
 struct watchdog {
     pid_t group;
-    unsigned long long last; /* a number made from the group's CPU time and processes at the last look at the group */
+    unsigned long long last; /* a number that the previous call made from the group's CPU time and processes */
     int idle;                /* number of consecutive calls without activity */
 };
 

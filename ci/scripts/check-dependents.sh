@@ -34,7 +34,7 @@ echo 'use {gdrapi_sys as _, gdrcopy as _}; fn main() {}' >src/main.rs
 quietly cargo check
 echo "dependents: compiles with the lines of the READMEs"
 
-# This workspace has only the published crates. The other members could need newer versions of the same dependencies.
+# Makes a workspace of the published crates only. Other crates could need newer versions of the same dependencies.
 mkdir "$work/oldest"
 cd "$work/oldest"
 cp -r "$root"/{src,include,build.rs,cbindgen.toml} .

@@ -26,7 +26,7 @@ words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBU
     awk -F'|' 'NF > 2 && !/^\| (do not write|---)/ { gsub(/^ +| +$/, "", $2); gsub(/, /, "|", $2); printf "%s%s", sep, $2; sep = "|" }')
 [ -n "$words" ] || { echo "check-words: no table of words in CONTRIBUTING.md" >&2; exit 1; }
 
-# The table forbids "odd" for "invalid". But numbers and lines of memory may be odd.
+# The table of words forbids "odd" in the sense of "invalid". But a number or a line of memory may be odd (not even).
 not_even='odd (number|lines?|ones|strides?)'
 
 status=0

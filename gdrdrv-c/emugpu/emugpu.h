@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * emugpu is an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a
- * PCI device. Where that interface leaves a GPU driver a choice, emugpu chooses what is hardest for
- * a client, that is, for a module that pins. nv-p2p.h describes the interface.
+ * emugpu is an emulated GPU driver. A PCI device's memory takes the place of GPU memory. Modules pin
+ * it through the interface that nv-p2p.h describes. Where this interface leaves a GPU driver a
+ * choice, emugpu chooses what is hardest for such a module (a client).
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *   p2p.c      nvidia_p2p_*: pins and unpins

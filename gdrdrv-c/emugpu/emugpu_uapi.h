@@ -57,7 +57,7 @@ struct emugpu_status {
 	__u64 bytes;
 	__u64 free_bytes;
 	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, for all processes */
-	__u64 unchecked_bytes; /* total ever allocated for requests to pin, before a check of their ranges */
+	__u64 unchecked_bytes; /* sum of all bytes allocated for pin requests before their ranges were checked */
 };
 
 struct emugpu_inject {

@@ -1,4 +1,4 @@
-/* Tests of processes that SIGKILL ends. Their pins end at once, even if others have copies of the descriptor. */
+/* Tests of processes that SIGKILL ends. Their pins end at once, even if another process has the descriptor, too. */
 
 #include "device.h"
 

@@ -28,7 +28,7 @@ static void end_before_a_child(void)
 
 /*
  * If the child shares the owner's descriptor table (CLONE_FILES), the owner's exit closes nothing. If the child then
- * unpins pins that are not persistent, the GPU driver ignores that. It revokes them when the child closes the GPU.
+ * unpins non-persistent pins, the GPU driver ignores that. It revokes them when the child closes the GPU's descriptor.
  */
 static void owner_ends_before_its_descriptors(int flags, long at_end, long at_close)
 {

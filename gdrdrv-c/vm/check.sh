@@ -71,7 +71,7 @@ build() {
     fi
 }
 
-# start NAME OPTION ... -- COMMAND ...: starts a virtual machine that runs a command, in the background.
+# start NAME OPTION ... -- COMMAND ...: starts in the background a virtual machine that runs the command.
 start() {
     local name=$1
     shift

@@ -54,7 +54,7 @@ rm -rf "$directory"
 mkdir -p "$directory"
 cd "$directory"
 
-# apt gets a separate configuration with only these suites, and with the architecture, which the host need not have.
+# apt gets its own configuration. It has only the suites in $suites, and the architecture, which the host need not have.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
 [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
 mkdir -p apt/lists/partial apt/cache/archives/partial

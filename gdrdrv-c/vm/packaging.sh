@@ -32,7 +32,7 @@ for directory in nvidia-535.1/nvidia nvidia-580.2/nvidia kernel-modules/nvidia-5
     mkdir -p "$work/src/$directory"
     touch "$work/src/$directory/nv-p2p."{c,h}
 done
-# A package other than the GPU driver's also has a copy of nv-p2p.h.
+# This package has a copy of nv-p2p.h, but not the GPU driver's sources. So the Makefile must not choose it.
 mkdir -p "$work/src/nvidia-peermem-590"
 touch "$work/src/nvidia-peermem-590/nv-p2p.h"
 

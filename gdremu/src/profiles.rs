@@ -28,11 +28,11 @@ const PROFILES: &[(&str, &str)] = &[
     ("dmabuf", "--no-gdrdrv --cuda-version 13.3"), // CUDA 13.3 is the first whose dma-bufs can be mapped
     ("dmabuf-3gpus", "--no-gdrdrv --cuda-version 13.3 --gpus 3"),
     ("dmabuf-coherent", "--no-gdrdrv --cuda-version 13.3 --coherent"),
-    // Two of four GPUs cannot map dma-bufs.
+    // Two of the four GPUs have no dma-bufs that the CPU can map.
     ("dmabuf-mixed", "--no-gdrdrv --cuda-version 13.5 --gpus 4 --dmabuf no,mmap,export,mmap"),
-    // No GPU can map dma-bufs. CUDA 13.5 reports this as a device attribute.
+    // Here no GPU has dma-bufs that the CPU can map. CUDA 13.5 reports this as a device attribute.
     ("dmabuf-none", "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,export"),
-    // No GPU can map dma-bufs, but CUDA 13.3 has no device attribute that reports this.
+    // Here no GPU has dma-bufs that the CPU can map, but CUDA 13.3 has no device attribute that reports this.
     ("dmabuf-export", "--no-gdrdrv --cuda-version 13.3 --dmabuf export"),
     ("dmabuf-no", "--no-gdrdrv --cuda-version 13.3 --dmabuf no"), // the GPU cannot export dma-bufs
     ("dmabuf-no-gpu", "--no-gdrdrv --cuda-version 13.3 --gpus 0"),

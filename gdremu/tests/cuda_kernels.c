@@ -275,8 +275,8 @@ static CUdeviceptr read_only(void)
     return created(mapped, 0, &access, 1);
 }
 
-/* Each child process tries to write to one address of a list that GPU kernels may not write to. This is the index of
-   the next child's address. */
+/* write_to_next has a list of addresses to which GPU kernels may not write. Each child process tries one of them. This
+   is the index of the next child's address. */
 static size_t next;
 
 static void write_to_next(void)

@@ -40,7 +40,7 @@ fn build(targets: &[&str]) -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--profile", profile]).args(targets);
-    // The variable is read at run time, because this program may have been built in another tree and copied with it.
+    // The variable is read at run time, because this tree may be a copy of the one in which this program was built.
     cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()

@@ -170,7 +170,7 @@ fn compare_measures_libraries_and_other_methods() {
     assert_eq!(results["setup"]["libraries"].as_array().unwrap().len(), 3);
     let records = results["records"].as_array().unwrap();
     let methods = ["ours", "other", "ours (2)", "memcpy", "cuMemcpy"];
-    // There are two directions and four sizes, as size 0 and the second 64 are left out.
+    // There are two directions and four sizes. The tool has left out size 0 and the second 64 of `--sizes`.
     assert_eq!(records.len(), 2 * 4 * methods.len());
     for (number, record) in records.iter().enumerate() {
         assert_eq!(record["method"], methods[number % methods.len()]);
@@ -329,11 +329,11 @@ fn pplat_ends_without_an_answer() {
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }
 
-/// A number of iterations that take minutes.
+/// With this number of iterations, a measurement takes minutes.
 const ENDLESS: &str = "1000000000";
 
-/// Runs a tool, and sends it this signal when it has mapped its buffer. If it has no results by then, runs it again,
-/// and sends the signal later.
+/// Runs a tool, and sends it this signal when it has mapped its buffer. If the tool has no results by then, runs it
+/// again, and sends the signal later.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let mut delay = Duration::ZERO;
     loop {

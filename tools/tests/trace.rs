@@ -89,8 +89,8 @@ impl Workdir {
     }
 }
 
-/// Asserts values of a report. Each line of `expected` has a JSON pointer and the value there, which for a text is only
-/// its beginning, and for an array its length. A pointer that begins with a number starts at `processes`.
+/// Checks values of a report. Each line of `expected` has a JSON pointer and the value there. Of a text, the line has
+/// only the beginning, and of an array, the length. A pointer that begins with a number starts at `processes`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
     for line in expected.lines() {
@@ -198,7 +198,8 @@ fn everything_is_reported_as_documented() {
     }
 }
 
-/// In each case: steps for uses.c with this project's library, the exit status, and what trace must report.
+/// Each case has the steps of the program uses.c, its exit status, and what trace must report. The program loads this
+/// project's library.
 const USES: &[(&str, i32, &str)] = &[
     ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),

@@ -12,8 +12,8 @@ use crate::error::{self, Result};
 /// other packages allocate fewer bytes.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
-/// Fails if there is no memory for the small allocations that follow, such as those of strings. Those cannot return an
-/// error: if one fails, the standard library ends the process.
+/// Fails if there is no memory for the small allocations that the caller makes next, such as those of strings. They
+/// cannot return an error: if one fails, the standard library ends the process.
 pub fn require() -> Result<()> {
     require_bytes(SMALL_ALLOCATIONS)
 }

@@ -15,7 +15,7 @@ use crate::variables;
 pub fn install() {
     // `INSTALLED` is not a `Once`, because a child that is forked off while the `Once` runs would wait for it forever.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
-        // This fails only if a logger is set already, and nothing else in a C library sets one.
+        // This fails only if a logger is set already. In a C library, no other code sets one.
         let _ = log::set_logger(&Stderr);
     }
     log::set_max_level(variables::log_level());

@@ -98,11 +98,11 @@ pub enum MapFlag {
     /// The platform's default.
     #[default]
     Default,
-    /// Write-combining, or an error.
+    /// Write-combining. If the driver gives another type, the call fails.
     WriteCombining,
-    /// Cached, or an error.
+    /// Cached. If the driver gives another type, the call fails.
     Caching,
-    /// Device memory, or an error.
+    /// Device memory. If the driver gives another type, the call fails.
     Device,
 }
 

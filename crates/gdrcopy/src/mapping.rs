@@ -6,7 +6,7 @@ use gdrcopy_core::RawMapping;
 use crate::access::{Mapped, MappedSlice, sealed};
 use crate::error::Error;
 
-/// GPU memory at addresses of this process. A mapping keeps its pin, and is unmapped when it is dropped.
+/// GPU memory at addresses of this process. A mapping keeps its pin alive, and is unmapped when it is dropped.
 ///
 /// Threads share a mapping by `&Mapping`. The GPU and CUDA may write the same memory at any time, so there is never a
 /// `&[u8]` of it. The trait [`Mapped`] has the copies, words and batches.

@@ -188,8 +188,8 @@ impl Shaped for Unchecked<'_> {
 }
 
 /// Copies to or from a map. `S` finds their shape, which is the size and the alignment that they have in common. Each
-/// copy is inside the map and has a host address (invariant). If `S` is [`Shape`], that was checked before. If `S` is
-/// [`Unchecked`], `S` itself checks it before the first access.
+/// copy is inside the map and has a host address (invariant). If `S` is [`Shape`], the copies were checked before. If
+/// `S` is [`Unchecked`], `S` itself checks them before the first access.
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a, S> {
     mapping_type: MappingType,

@@ -83,7 +83,7 @@ pub(crate) fn take_away(
 }
 
 /// Returns the GPUs that CUDA shows the program, in the order of CUDA's device numbers. These are the entries of
-/// CUDA_VISIBLE_DEVICES up to the first one that names no GPU. The variable is read once, as by NVIDIA's driver.
+/// CUDA_VISIBLE_DEVICES up to the first one that names no GPU. NVIDIA's driver also reads the variable only once.
 pub(crate) fn visible() -> &'static [usize] {
     static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
     VISIBLE.get_or_init(|| match env::var("CUDA_VISIBLE_DEVICES") {

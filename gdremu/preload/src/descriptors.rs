@@ -96,7 +96,7 @@ impl Descriptors {
         })
     }
 
-    /// Keeps another process's dma-buf in use while this process maps it, by [`Self::anchor`].
+    /// While this process maps another process's dma-buf, keeps the dma-buf in use (see [`Self::anchor`]).
     pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
         let path = path_of(fd).unwrap_or_default();
         if let Some((session, name)) = Session::of_export(&path) {
@@ -154,7 +154,7 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Forgets a device or dma-buf that this process no longer maps, except if the parent made it, or if this process
+    /// Forgets a device or dma-buf that this process no longer maps. Keeps it if the parent made it, or if this process
     /// made it and some process still has it open.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;

@@ -25,7 +25,7 @@ pub(super) struct gdr_info_v1_t {
     pub(super) page_size: u32,
     pub(super) tm_cycles: u64,
     pub(super) cycles_per_ms: u32,
-    /// `mapped` is bit 0, and `wc_mapping` is bit 1.
+    /// The bit-fields of the C struct: `mapped` is bit 0, and `wc_mapping` is bit 1.
     pub(super) bits: u32,
 }
 

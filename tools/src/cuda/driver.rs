@@ -30,7 +30,7 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// Fails if there is no driver, or if the driver lacks one of the functions.
+            /// Fails if there is no driver, or if the driver lacks one of the functions of this table.
             $visibility fn get() -> anyhow::Result<&'static $table> {
                 static TABLE: std::sync::OnceLock<$table> = std::sync::OnceLock::new();
                 if let Some(table) = TABLE.get() {

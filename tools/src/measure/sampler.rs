@@ -169,7 +169,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// Times these calls of a method, or fewer if the user interrupts.
+    /// Measures the time of these calls of a method, or of fewer if the user interrupts.
     fn sample(&mut self, method: &Method, point: &Point, calls: Range<usize>) -> Result<Sample> {
         method.drain();
         let most = if self.cold_device { 1 } else { calls_at_once(point.size) };

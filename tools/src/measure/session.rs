@@ -184,7 +184,7 @@ fn version((major, minor): (c_int, c_int)) -> String {
 }
 
 impl Setup {
-    /// Returns whether the GPU that is used is gdremu's, so that the numbers are meaningless.
+    /// Returns whether the GPU that is used is gdremu's. Then the measured times are meaningless.
     pub(crate) fn emulated(&self) -> bool {
         self.gpus.iter().any(|gpu| gpu.number == self.gpu && gpu.name == "gdremu GPU")
     }

@@ -172,7 +172,7 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // If CUDA does not know the range, `place_of` guesses the device. The guess may be wrong, so it is not checked.
+        // If CUDA does not know the range, `place_of` only guesses the device. So the device is not checked then.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });

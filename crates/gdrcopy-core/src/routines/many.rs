@@ -65,8 +65,8 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Words, too, are
-/// loaded by the routine's loads, because these overlap, while plain loads of write-combining memory do not. Returns
+/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Even words are
+/// read by the routine's loads, because these overlap, while plain loads of write-combining memory do not. Returns
 /// false, and reads nothing, if `shape` checks the copies and finds an invalid one.
 ///
 /// # Safety
@@ -275,7 +275,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
                         let at = next + at;
                         // The stores are volatile, because the compiler would combine plain stores into scatter
                         // instructions, which are slower.
-                        // SAFETY: the buffer has room for the item's blocks, and for the blocks listed in excess.
+                        // SAFETY: the buffer has room for the item's blocks, and for more that the last step lists.
                         unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
                     }
                     next += LISTED;

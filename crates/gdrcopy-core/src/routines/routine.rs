@@ -29,7 +29,7 @@ pub struct Routine {
     pub(crate) read: CopyFn,
 }
 
-/// One copy of a batch of writes or of a gather, which is a batch of reads.
+/// One write of a batch, or one read of a gather. A gather is a batch of reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     /// The destination, writable for `len` bytes.

@@ -302,7 +302,7 @@ pub fn enter() -> Result<()> {
     Ok(())
 }
 
-/// Makes the kernel clear the page in every child.
+/// Makes the kernel clear [`PAGE`] in every forked child.
 fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
         return Ok(()); // Miri knows neither this advice nor fork.

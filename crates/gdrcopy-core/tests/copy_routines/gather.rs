@@ -1,4 +1,4 @@
-//! Checks that every routine's gathers of reads and batches of writes copy the wanted bytes, and change nothing else.
+//! Tests that each routine copies the wanted bytes in batches of writes and of reads (gathers), and changes no others.
 
 use crate::bytes::alignments;
 use crate::routines::{self, Alike, Item, Routine, Shape};

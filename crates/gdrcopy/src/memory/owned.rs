@@ -98,8 +98,8 @@ pub(crate) fn whole_pages(memory: &dyn DeviceMemory) -> Result<Range<u64>> {
 }
 
 impl Gdr {
-    /// Pins and maps all of this memory, and keeps it. The memory is freed when the mapping is dropped, or after an
-    /// error.
+    /// Pins and maps all of this memory, and takes ownership of it. The memory is freed when the mapping is dropped, or
+    /// after an error.
     ///
     /// # Errors
     /// The errors of [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).

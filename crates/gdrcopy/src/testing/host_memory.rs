@@ -19,7 +19,7 @@ pub(crate) struct Memory {
 /// time by accesses of different sizes, as they do with GPU memory. In Rust's own memory, that would be a data race.
 #[cfg(not(miri))]
 type Zeros = memmap2::MmapMut;
-/// Miri cannot map memory. In the tests that it runs, threads do not write to one place by accesses of different sizes.
+/// Miri cannot map memory. The tests that it runs make no accesses for which the memory must be mapped.
 #[cfg(miri)]
 type Zeros = Vec<u8>;
 

@@ -101,8 +101,8 @@ fn sequences_change_only_what_the_model_says() {
             .run(&ops::sequences(), |sequence| isolated::run(|| world::run(&sequence)).map_err(TestCaseError::fail));
         match result {
             Ok(()) => (),
-            // `calls` lists the calls and their results. This says more than the shortest sequence that fails, which is
-            // the second field.
+            // `calls` lists the calls of the shortest sequence that fails, and their results. The second field has only
+            // the sequence.
             Err(TestError::Fail(calls, _)) => {
                 panic!("FUZZ_SEED={seed} with {profile:?}, shortened: {calls}")
             }

@@ -18,7 +18,7 @@ use crate::world::World;
 /// The largest number of bytes that a pool gets from its allocator at a time.
 const LIMIT: usize = 16 << 20;
 
-/// At least this many bytes are before and after each range that the library gets. No call may change these bytes.
+/// [`Lender`] leaves at least this many bytes before and after memory that it lends. No call may change these bytes.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {

@@ -29,7 +29,7 @@ pub use mmap::MapRequest;
 use pin::Pins;
 use vmas::Vmas;
 
-/// The clock in which GET_INFO reports how long pins took. Its cycles are nanoseconds.
+/// The frequency in kHz of the clock by which GET_INFO reports how long pins took. So one cycle is a nanosecond.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,7 +48,7 @@ impl Pins {
         Pins { list: Vec::new(), next_handle: config.handle_base, or_oldest: config.module_defects }
     }
 
-    /// Returns the next handle, for a pin that takes up `step` numbers.
+    /// Returns the handle for a new pin. The next pin's handle will be higher by `step`.
     pub(super) fn take_handle(&mut self, step: u64) -> u64 {
         let handle = self.next_handle;
         self.next_handle = handle.wrapping_add(step);

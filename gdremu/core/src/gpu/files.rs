@@ -38,8 +38,7 @@ pub struct HostProvider {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {
-    /// The number of a descriptor in the process that owns the buffer. It is a descriptor of the file with the GPU's
-    /// memory.
+    /// The descriptor of the file that holds the GPU's memory, by its number in the process that owns the buffer.
     pub descriptor: u32,
     pub gpu: u32,
     /// The offset in the file at which the 2 MiB blocks that hold the buffer start. `blocks` is their length in bytes.

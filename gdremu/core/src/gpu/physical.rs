@@ -1,4 +1,4 @@
-//! The physical memory of every GPU. It is allocated as objects of whole 2 MiB blocks, whose references are counted.
+//! The physical memory of every GPU. It is allocated as reference-counted objects of whole 2 MiB blocks.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) fn end_of(start: u64, len: u64) -> Result<u64, Error> {
     start.checked_add(len).ok_or(Error::Invalid)
 }
 
-/// The id of a physical object, which is never used twice.
+/// The id of a physical object. No id is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 

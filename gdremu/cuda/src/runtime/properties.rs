@@ -34,9 +34,9 @@ const WIDE: [i32; 9] = [8, 9, 11, 14, 30, 51, 81, 97, 111];
 /// memoryClockRate, singleToDoublePrecisionPerfRatio.
 const ONLY_IN_12: [i32; 6] = [13, 15, 17, 20, 36, 87];
 
-/// The layout of CUDA 12, whose header renames cudaGetDeviceProperties to cudaGetDeviceProperties_v2.
+/// The layout of cudaDeviceProp in CUDA 12. CUDA 12's header renames cudaGetDeviceProperties to ..._v2.
 pub(super) const CUDA_12: usize = 0;
-/// The layout of CUDA 13.
+/// The layout of cudaDeviceProp in CUDA 13.
 pub(super) const CUDA_13: usize = 1;
 
 const PROPERTIES: [usize; 2] = [1032, 1008];

@@ -1,4 +1,4 @@
-//! Hooks that open, read, close and duplicate files.
+//! Hooks of the functions that open, read, close and duplicate files.
 
 use std::ffi::c_int;
 

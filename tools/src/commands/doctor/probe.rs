@@ -45,8 +45,8 @@ const USING_DMA_BUF_MMAP: i32 = 3;
 /// The errno that stands for a device node whose opening does not end. gdrdrv itself never returns this errno.
 pub(super) const HANGS: Errno = Errno::ETIMEDOUT;
 
-/// The errno that stands for a device node whose opening ends the process, as a fault in the module does. gdrdrv itself
-/// never returns this errno.
+/// The errno that stands for a device node whose opening kills the process, for example because the module has a bug.
+/// gdrdrv itself never returns this errno.
 pub(super) const DIES: Errno = Errno::EOWNERDEAD;
 
 /// The first argument of doctor's child process, in the place of a tool's name. No tool has this name.
@@ -296,7 +296,7 @@ fn last_answer(out: &File) -> io::Result<Answer> {
     Ok(answers.next().unwrap_or_default())
 }
 
-/// Returns the content of a file. It does not move the position in the file, at which the child writes.
+/// Returns the content of a file. Does not move the file's position, because the child writes at this position.
 fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
     let len = file.read_at(&mut bytes, 0)?;

@@ -56,7 +56,7 @@ impl SelfTest<'_> {
         }
     }
 
-    /// Tests a GPU. The finding's subject is `passed` if the test has passed.
+    /// Tests the library on a GPU. The finding's subject is `passed` if the test has passed.
     fn run(&self, number: i32) -> Finding {
         let all = self.gpus(&[]);
         if !all.contains(&number) {

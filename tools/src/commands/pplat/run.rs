@@ -80,7 +80,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Times this many more rounds, or fewer if interrupted.
+    /// Measures the times of `rounds` more rounds, or of fewer if the user interrupts.
     fn turn(&mut self, buffers: &Buffers, rounds: u32, all: &mut Rounds) -> Result<()> {
         if rounds == 0 || self.interrupt.requested() {
             return Ok(());

@@ -32,8 +32,7 @@ pub(crate) const PINS: Subject = SITES.followed_by(8, 512);
 pub(crate) const COPIES: Subject = PINS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// The number of 64-bit words in a process's file of counts: those of all records, rounded up to whole
-/// pages.
+/// The number of 64-bit words in a process's file of counts: the words of all records, rounded up to whole pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
@@ -62,8 +61,8 @@ impl Recorded {
         self.record(PROCESS, 0)
     }
 
-    /// Returns the name of the place in the code at this address. It searches the list of objects that were loaded when
-    /// the record `site` of [`SITES`] began, or all such lists if `site` is `None`.
+    /// Returns the name of the place in the code at this address. For each record of [`SITES`], trace has saved a list
+    /// of the loaded objects. Searches the list of the record `site`, or all lists if `site` is `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,

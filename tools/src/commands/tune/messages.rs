@@ -62,7 +62,7 @@ impl Measured {
         Measured { messages: Vec::new(), notes: vec![note] }
     }
 
-    /// Adds the times that a pair of processes has measured to the messages of its route.
+    /// Adds `times`, which a pair of processes has measured, to the messages of `route`.
     fn add(&mut self, route: &str, mode: Mode, times: &Times) {
         for row in &mut self.messages {
             for &(size, ns) in times {

@@ -92,7 +92,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 pub(crate) type Locked = MutexGuard<'static, State>;
 
 /// Takes the lock of the state. Callers release it before they access the program's memory or run its CPU or GPU code,
-/// because both may hang.
+/// because such an access, or the code, may hang.
 pub(crate) fn lock() -> Locked {
     error::lock(&STATE)
 }

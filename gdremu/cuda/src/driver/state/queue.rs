@@ -31,7 +31,7 @@ pub(crate) struct Task {
 pub(crate) struct Queue {
     /// The tasks that are not done. The first task is running if its job is `None`.
     pub(crate) tasks: VecDeque<Task>,
-    /// True if the stream waits for the default stream, and the default stream for it.
+    /// True if this stream and the default stream wait for each other's work.
     pub(crate) blocking: bool,
 }
 
