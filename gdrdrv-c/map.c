@@ -250,7 +250,7 @@ static const struct vm_operations_struct gdr_vm_ops = {
 
 /* ---- Mapping ---- */
 
-/* Makes a new vma a mapping of the pin. Called with file->lock and the gate held. */
+/* Makes a mapping of the pin from a new vma. The caller holds the locks file->lock and pin->gate. */
 static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 {
 	u64 size = vma->vm_end - vma->vm_start;

@@ -48,12 +48,12 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-/// Returns the buffer that contains an address, if the replaced cuMemAlloc made it.
+/// Returns the buffer that contains an address, if gdremu's cuMemAlloc made it.
 fn buffer(va: u64) -> Option<Buffer> {
     gpus(&mut state::enter()?).buffers.find(va)
 }
 
-/// Returns the GPU of the buffer that starts at an address, if the replaced cuMemAlloc made it.
+/// Returns the GPU of the buffer that starts at an address, if gdremu's cuMemAlloc made it.
 fn gpu_of(va: u64) -> Option<i32> {
     gpus(&mut state::enter()?).buffers.kind_of(va)
 }

@@ -30,7 +30,7 @@ static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 /// The pages of one mapping.
 struct Region {
     /// The number of the `Memory` that has these pages. Their address does not identify them: a later mapping
-    /// may get the same address before this region is removed from the list.
+    /// may get the same address before this region is removed from `REGIONS`.
     id: u64,
     start: usize,
     size: usize,
@@ -233,7 +233,7 @@ impl Memory {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: i64) -> Result<()> {
         let host = Host::get(data, ffi::PyBUF_SIMPLE)?;
         let range = self.range(offset, Some(host.len() as i64))?;
-        // SAFETY: the range is inside, and of the buffer's size.
+        // SAFETY: the range is inside the memory, and the buffer has its size.
         unsafe { self.copy_to(py, range, host.start()) }
     }
 
@@ -242,7 +242,7 @@ impl Memory {
     fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: i64) -> Result<()> {
         let host = Host::get(buffer, ffi::PyBUF_WRITABLE)?;
         let range = self.range(offset, Some(host.len() as i64))?;
-        // SAFETY: the range is inside, and of the buffer's size.
+        // SAFETY: the range is inside the memory, and the buffer has its size.
         unsafe { self.copy_from(py, range, host.start()) }
     }
 
@@ -264,7 +264,7 @@ impl Memory {
     fn read<'py>(&self, py: Python<'py>, offset: i64, size: Option<i64>) -> Result<Bound<'py, PyBytes>> {
         let range = self.range(offset, size)?;
         let bytes = PyBytes::new_with(py, range.1, |bytes| {
-            // SAFETY: the range is inside, and of the size of the new bytes.
+            // SAFETY: the range is inside the memory, and `bytes` has its size.
             Ok(unsafe { self.copy_from(py, range, bytes.as_mut_ptr()) }?)
         });
         Ok(bytes?)
@@ -303,7 +303,7 @@ impl Memory {
             return Err(PyBufferError::new_err(text).into());
         }
         let (size, is_read_only) = (memory.size as isize, c_int::from(!memory.is_writable));
-        // SAFETY: the bytes stay mapped while there is a lease, and the view keeps the lease.
+        // SAFETY: the bytes stay mapped while `lease` exists, and the view holds a reference to it.
         if unsafe { ffi::PyBuffer_FillInfo(view, lease.as_ptr(), start.cast(), size, is_read_only, flags) } != 0 {
             return Err(PyErr::fetch(py).into());
         }

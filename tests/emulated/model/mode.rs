@@ -2,7 +2,7 @@
 
 use crate::under_gdremu;
 
-/// The properties of the driver and the platform that results depend on.
+/// The properties of the driver and the platform on which the results of calls depend.
 #[derive(Debug)]
 pub(super) struct Mode {
     /// True if pinned memory stays usable after it is freed.

@@ -16,7 +16,7 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 /// The type of all mappings, because the CPU caches host memory.
 const MAPPING_TYPE: MappingType = MappingType::Caching;
 
-/// The source of host memory. The CUDA driver looks up the memory's addresses.
+/// The backend for host memory. The CUDA driver looks up the memory's addresses.
 #[derive(Debug)]
 pub(super) struct Host {
     driver: &'static Driver,
