@@ -105,8 +105,8 @@ static void unmap_and_unpin_it(void)
     CHECK_OK(gdr.unpin_buffer(g, handle));
 }
 
-/* ---- NCCL up to 2.30 gets the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on first asks
-   whether the library uses dma-bufs, and gets the versions only if it does not ---- */
+/* ---- NCCL up to 2.30 asks for the versions of library and driver, and refuses driver 2.0. NCCL from 2.31 on first
+   asks whether the library uses dma-bufs. Only if the library does not, NCCL asks for the versions ---- */
 
 static void nccl(void)
 {

@@ -125,8 +125,8 @@ static void call_for_another_handle(void)
         CHECK_OK(gdr_unpin_buffer(g, victims[next_victim++]));
 }
 
-/* This hook's gdr_pin_buffer and gdr_unpin_buffer may fail with EDEADLK, because the call that runs the hook may be
-   taking or giving back memory for handles. */
+/* A hook. Its calls of gdr_pin_buffer and gdr_unpin_buffer may fail with EDEADLK, because the library call in which the
+   hook runs may be taking or giving back memory for handles. */
 static void call_that_may_be_refused(void)
 {
     gdr_info_t info;

@@ -2,7 +2,7 @@
 # project. `make -f c_tests/programs.mk kit` builds c_tests/kit, the functions that C tests of other directories share.
 #
 # LIBGDRAPI, LIBGDRX and LIBCUDA are the libgdrapi.so.2, libgdrx.so.1 and libcuda.so.1 with which the tests are linked.
-# The tests can run with others. By default, the libcuda.so.1 is gdremu's stand-in, so that no CUDA driver is needed.
+# The tests can run with other libraries. By default, the libcuda.so.1 is gdremu's stand-in, so that no CUDA driver is needed.
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 LIBGDRAPI ?= build/lib/libgdrapi.so.2

@@ -125,10 +125,10 @@ struct gdr_pin {
 	bool cacheable;               /* the CPU may map it cached */
 	u64 pin_ns;                   /* how many nanoseconds the GPU driver took to pin */
 
-	/* Under file->lock: */
+	/* Protected by file->lock: */
 	u32 requested_type;
 
-	/* Under the gate: */
+	/* The lock `gate`, and what it protects: */
 	struct rw_semaphore gate;
 	bool live;                    /* false after gdr_map_end(); then the table may be freed */
 	struct nvidia_p2p_page_table *table;

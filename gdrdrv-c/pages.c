@@ -219,7 +219,7 @@ bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
 /*
  * Checks the format of the page table, and copies what it says about the pin. Does nothing if the
  * pages are revoked. Returns -ERESTART if a GPU's driver was unbound after gdr_pages_get() began,
- * because that GPU may have the pin's memory.
+ * because the pin's memory may be on that GPU.
  */
 int gdr_pages_check(struct gdr_pin *pin)
 {
@@ -243,7 +243,7 @@ int gdr_pages_check(struct gdr_pin *pin)
 }
 
 /*
- * Returns the pages to the GPU driver. If gdr_pin_revoke() has begun to do so, waits for it
+ * Gives the pages back to the GPU driver. If gdr_pin_revoke() has begun to do so, waits for it
  * instead. Returns false if the pages stay pinned.
  */
 bool gdr_pages_put(struct gdr_pin *pin)

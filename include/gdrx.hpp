@@ -284,7 +284,7 @@ class memory {
     slice part(std::size_t offset, std::size_t size) const;
 
     /** Returns the word at offset.
-     *  @throws std::system_error EINVAL: the word is not inside this memory, or its address is not a multiple of its size */
+     *  @throws std::system_error EINVAL: the word is not inside this memory, or not aligned to its size */
     template <class T> gdrx::word<T> word(std::size_t offset) const;
 
     /** Writes size bytes from host to offset, with a fence after the write. @throws std::system_error EINVAL, EACCES */

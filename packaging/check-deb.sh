@@ -15,7 +15,7 @@ lint_debs "$debs"
 libdir=usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
 installed=(gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi-dbgsym libgdrapi libgdrx-dev libgdrx1 gdrdrv-dkms gdremu)
 
-# package NAME VERSION [FIELD...]: packs $dir, with fields for its control file, as NAME_VERSION.deb into the tree's /root.
+# package NAME VERSION [FIELD...]: packs $dir as NAME_VERSION.deb into the tree's /root. Adds each FIELD to the control file.
 package() {
     mkdir -p "$dir/DEBIAN"
     printf '%s\n' "Package: $1" "Version: $2" "Architecture: $(dpkg --print-architecture)" "${@:3}" \

@@ -92,8 +92,8 @@ reboot() {
     in_tree_quietly modprobe nvidia
 }
 
-# replace_driver OLD NEW: replaces a GPU driver by another one, both as NAME/VERSION. No package is installed, so the trigger
-# that builds gdrdrv again does not run.
+# replace_driver OLD NEW: replaces the GPU driver OLD by NEW, each given as NAME/VERSION. No package is installed, so the
+# trigger that builds gdrdrv again does not run.
 replace_driver() {
     in_tree_quietly sh -c "dkms remove $1 --all && rm -r /usr/src/nvidia*"
     gpu_driver "$tree" "${2%/*}" "${2#*/}"

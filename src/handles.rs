@@ -121,7 +121,7 @@ impl Table {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
 
-    /// Gives the object a handle, and returns the handle's slot. Adds the slot of a pin to the list of its `gdr_t`.
+    /// Gives the object a handle, and returns the handle's slot. Adds a pin's slot to the list of the pin's `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
@@ -237,7 +237,7 @@ impl<T: Kind> Handle<T> {
         self.place.lock_unless_here().ok_or(Error::InUse)
     }
 
-    /// Returns the object in the holder, if it still belongs to the handle.
+    /// Returns the object at `place`, if it still belongs to this handle.
     fn object<'a>(&self, place: &'a mut Option<(usize, T)>) -> Result<&'a mut T> {
         match place {
             Some((handle, object)) if *handle == self.slot.handle() => Ok(object),
@@ -273,7 +273,7 @@ pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     }
 }
 
-/// In a forked child, returns the slot at this address in the child's copy of the parent's slots, and all these slots.
+/// In a forked child, returns the child's copies of an ancestor's slots: the one at this address, and all of them.
 fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     let latest = TABLE.look()?;
     let table = latest.value;

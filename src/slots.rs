@@ -205,12 +205,12 @@ pub(crate) struct Arena {
 /// keeps all memory of its step, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
-/// The number of slots in an arena if address space is not limited. They take 128 MiB of address space.
+/// The number of slots for which an arena reserves addresses (128 MiB) if address space is not limited.
 const FULL: usize = 1 << 20;
 
 impl Arena {
-    /// Reserves address space for a full-size arena. If the process has a limit of address space, the arena takes at
-    /// most a sixteenth of the limit, and less if that much is not left.
+    /// Reserves addresses for `FULL` slots. If the process has a limit of address space, reserves at most a sixteenth
+    /// of the limit, and less if that much is not left.
     pub(crate) fn reserve() -> nix::Result<Arena> {
         let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
         let mut slots = whole_steps(usize::try_from(limit / 16).unwrap_or(usize::MAX) / size_of::<Slot>());
@@ -232,8 +232,8 @@ impl Arena {
         unsafe { &*ptr::with_exposed_provenance(self.base + index * size_of::<Slot>()) }
     }
 
-    /// Takes the next free slot. Fails with `ENOMEM` if half of the slots are live. After it has committed more slots,
-    /// calls `publish` with the address and the size of all committed slots.
+    /// Takes the next free slot. Fails with `ENOMEM` if half of the slots are live. If it makes more slots usable, it
+    /// calls `publish` with the address and the size of all usable slots.
     pub(crate) fn take(&mut self, publish: impl Fn(usize, usize)) -> nix::Result<&'static Slot> {
         if self.live * 2 >= self.slots {
             return Err(Errno::ENOMEM);

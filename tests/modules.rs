@@ -362,8 +362,8 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
                         return Some(definer);
                     }
                 }
-                // If the path starts with a module of this crate, a macro defines the item. Otherwise the item is from
-                // another crate.
+                // The sources of this crate do not define the item. If the path starts with a module of this crate, a
+                // macro in that module defines the item. Otherwise the item is from another crate.
                 if rest.len() == path.len() {
                     return None;
                 }

@@ -143,7 +143,7 @@ static size_t count_of(enum verdict verdict)
     return count;
 }
 
-/* Prints how many tests passed, failed and were waived, and then the names of these tests. */
+/* Prints how many tests passed, failed and were waived, and then the names of the tests in each of these groups. */
 static void print_summary(void)
 {
     size_t passed = count_of(PASSED);

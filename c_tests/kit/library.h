@@ -23,7 +23,7 @@ void check_handle_refused(gdr_t g, gdr_mh_t handle, int error);
 /* Checks that the copy functions, which take no gdr_t, fail with this error and copy nothing. */
 void check_copies_refused(gdr_mh_t handle, int error);
 
-/* Checks that CUDA reads bytes that were copied to the mapping, and that a copy from the mapping has CUDA's bytes. */
+/* Checks that CUDA reads bytes that were copied to the mapping, and that the mapping has the bytes that CUDA wrote. */
 void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size);
 
 /* Checks that the pin can be mapped, and that CUDA and the mapping access the same memory. */

@@ -13,7 +13,8 @@ type -P setpriv >/dev/null || { echo "as-other-user: not run: there is no setpri
 other=(setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
 "${other[@]}" test -r "$PWD/Makefile" || { echo "as-other-user: not run: $PWD is closed to other users" && exit; }
 
-# executables OPTION…: prints the test programs that `cargo test OPTION…` would run, each after its package's manifest.
+# executables OPTION…: prints a line for each test program that `cargo test OPTION…` would run. The line has the paths of its
+# package's manifest and of the program.
 executables() {
     cargo test --no-run --message-format json "$@" 2>/dev/null |
         sed -n 's/.*"manifest_path":"\([^"]*\)".*"kind":\["test"\].*"executable":"\([^"]*\)".*/\1 \2/p'

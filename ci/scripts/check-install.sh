@@ -203,8 +203,8 @@ LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# Checks that the tools run by the names of the links to gdrcopy, that all programs have man pages, and that
-# `make uninstall` also removes the programs.
+# Checks that each link to gdrcopy, such as gdrcopy_copybw, runs the tool of that name, that all programs have man pages,
+# and that `make uninstall` also removes the programs.
 make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat apiperf pplat; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"

@@ -24,7 +24,7 @@ library=$PWD/build/lib/libgdrapi.so.2
 for tool in "copylat -s 64K -w 50 -r 20" "apiperf -s 128K -n 10"; do
     # shellcheck disable=SC2086 # $tool also has the tool's options.
     quietly "$gdremu" -- build/tools/bin/gdrcopy $tool --lib "ours=$library" --lib "other=$library" --json "$work/results.json"
-    # Removes the time of the last result. The tools leave it out too if a copy has copied wrong bytes.
+    # Removes the time of the last result, as the tools do if a copy has copied wrong bytes.
     "$python" -c 'import json, sys; results = json.load(open(sys.argv[1])); del results["records"][-1]["p50_ns"]
 json.dump(results, open(sys.argv[1], "w"))' "$work/results.json"
     "$python" -B tools/plot.py "$work/results.json" "$work/picture.svg"

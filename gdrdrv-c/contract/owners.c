@@ -379,7 +379,7 @@ TEST(thread_with_its_own_table_ends_no_pins)
     begin(SIZE);
     for (int i = 0; i < 2; i++) {
         in_thread(end_with_a_table_of_its_own, i ? &fd : NULL);
-        usleep(100000); /* the kernel closes the thread's table after pthread_join has returned */
+        usleep(100000); /* the kernel closes the thread's descriptor table only after pthread_join has returned */
         CHECK_PAGES(va, SIZE, OURS);
         CHECK_PINNED(1);
     }

@@ -121,7 +121,7 @@ int main(int argc, char **argv)
         waive("persistent pins have no callback");
     in_child(unprivileged);
     owner_exits_before_its_memory_is_freed();
-    /* The module stays loaded, because the GPU driver does not say whether a callback may still come. */
+    /* The module cannot be unloaded, because it cannot find out whether the GPU driver will still call it back. */
     CHECK(syscall(SYS_delete_module, "gdrdrv", O_NONBLOCK) < 0);
     CHECK_EQUAL(errno, EWOULDBLOCK);
     return passed("ignored_puts");

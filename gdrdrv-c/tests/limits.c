@@ -87,7 +87,7 @@ static void opens_share_the_limit(void)
     CHECK_OK(unpin(fd, handles[0]));
     check_room_for_one();
 
-    /* A mapping keeps the file of a closed descriptor, and the file keeps its pins. */
+    /* While a mapping exists, its file stays open even without a descriptor, and the pins of the file stay, too. */
     unsigned char *va = mapped(fd, handles[1], GPU_PAGE);
     CHECK(close(fd) == 0);
     fd = driver_open();

@@ -31,7 +31,8 @@ build() {
     # Unchanged files keep their times, so that they are not rebuilt.
     cp --update --preserve=timestamps "$directory"/*.[ch] "$directory/Kbuild" "$out/$name"
     [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
-    # emugpu drives a device of QEMU (vendor 0x1af4) with at most 1 GiB, so requests of more than 32 MiB count as large.
+    # emugpu drives a device of QEMU (vendor 0x1af4) with at most 1 GiB. So here, gdrdrv treats requests of more than 32 MiB as
+    # large ones, and not only those of more than 1 GiB.
     # Newer kernels were built by a newer compiler. CC_HAS_... switches off an option that only that compiler has.
     # shellcheck disable=SC2086 # These are several words.
     make --silent -j"$(nproc)" -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \

@@ -178,7 +178,7 @@ TEST(primary)
     CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 
-    /* As on an H200, the reset released no retain of the primary context: one is left, and this adds another. */
+    /* As on an H200, the reset did not undo the retain above. After this one, the primary context is retained twice. */
     CUDA(cuDevicePrimaryCtxRetain(&first, 0));
     CUDA(cuDevicePrimaryCtxRelease(0));
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));

@@ -31,7 +31,7 @@ ROOT = HERE.parent.parent
 LIBRARY = "libgdrapi.so"  # The library has this name in the wheel, because libgdrapi-preload.so needs it by this name.
 PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # `gdrcopy trace` looks for its objects in this directory, beside bin.
-# The names of arches in wheel tags, by e_machine of the ELF header, whose numbers are little-endian on all of them.
+# The names of arches in wheel tags, by e_machine of the ELF header. All these arches are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 DATE = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # zip files have no dates before 1980
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
@@ -92,7 +92,7 @@ def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[
     files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
     files[f"gdrcopy/lib/{LIBRARY}"] = library.read_bytes()
     files[f"gdrcopy/lib/{PRELOAD}"] = library.with_name(PRELOAD).read_bytes()
-    # The tag names the oldest CPython that one of the modules is for. Newer ones accept the wheel, and load the module for them.
+    # The tag names the oldest CPython for which there is a module. A newer CPython accepts the wheel too, and loads its module.
     versions = [re.search(r"cpython-3(\d+)", module.name) for module in modules]
     oldest = min(int(version[1]) if version else STABLE_ABI for version in versions)
     tag = f"cp3{oldest}-abi3-{platform_tag([library, program, *tracer, *modules])}"

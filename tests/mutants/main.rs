@@ -111,7 +111,7 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// Makes `tree` a copy of this tree. Files that do not differ keep their times, so that cargo does not rebuild them.
+/// Makes `tree` a copy of this repository. Unchanged files keep their times, so that cargo does not rebuild them.
 fn update_tree(tree: &Path) {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);

@@ -1,4 +1,4 @@
-/* Calls a libgdrapi of any maker, the "next library", from an object that has the same functions itself. */
+/* Calls a libgdrapi of any maker, the "next library", from a shared object that has the same functions itself. */
 #ifndef NEXT_H
 #define NEXT_H
 

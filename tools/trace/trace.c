@@ -468,7 +468,7 @@ static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum 
 
 /* ---- Calls that are no copies ---- */
 
-/* 1 while the thread is in a call. The calls that the next library then makes of its own functions do not count. */
+/* 1 while the thread is in a call of libgdrapi. If libgdrapi then calls its own functions, these calls do not count. */
 static __thread int inside;
 
 struct call {

@@ -17,7 +17,7 @@ pub struct RawGdr {
 }
 
 impl RawGdr {
-    /// Opens a source of GPU memory. Reads no environment variable, creates no thread, does not initialize CUDA.
+    /// Opens the backend in `options`. Reads no environment variable, creates no thread, does not initialize CUDA.
     pub fn open(options: &Options) -> Result<RawGdr> {
         fork::enter()?;
         Ok(RawGdr::of_backend(backend::open(options)?))

@@ -63,7 +63,7 @@ impl RawPin {
     }
 
     /// Returns whether the memory was freed while pinned. If so, the mapping is gone too. The result is always false
-    /// for persistent pins, because they keep the memory.
+    /// for persistent pins, whose memory stays until they are unpinned.
     pub fn callback_flag(&self) -> Result<bool> {
         self.owner.check()?;
         self.pinned.range.callback_flag()

@@ -1,5 +1,5 @@
-//! Tests that `include/gdrx.h` declares the exports of the library, and that its inline functions have the fences of
-//! gdrcopy-core.
+//! Tests that `include/gdrx.h` declares the exports of the library, and that the header's inline functions have the
+//! same fences as gdrcopy-core.
 
 #[path = "../../../tests/header/compare.rs"]
 mod compare;

@@ -37,11 +37,11 @@ pub struct Keeper {
     session: Session,
     socket: UnixDatagram,
     kept: HashMap<OsString, (Exported, Arc<OwnedFd>)>,
-    /// The files in `kept`, by device and inode number, to keep a file only once if it has the memory of many dma-bufs.
+    /// The files in `kept`, by device and inode number. A file that has many dma-bufs in it is kept open only once.
     files: HashMap<Identity, Weak<OwnedFd>>,
-    /// When `kept` has this many dma-bufs, those that no process has open or mapped are removed.
+    /// When `kept` has this many dma-bufs, those that no process uses any more are removed.
     purge_at: usize,
-    /// The id of the process whose dma-buf was kept last. When another process exports one, unused ones are removed.
+    /// The id of the process whose dma-buf was kept last. If another process exports one, unused dma-bufs are removed.
     last: Option<String>,
 }
 

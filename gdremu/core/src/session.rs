@@ -171,7 +171,7 @@ impl Record {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Returns whether any process still has the device or dma-buf open or mapped, and so a lock on the file.
+    /// Returns whether any process still has the device or dma-buf open or mapped. Such a process has the file locked.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
             Ok(file) if self.is_export => file.try_lock().is_err(),

@@ -196,7 +196,7 @@ impl Cuda {
             };
             check_status((self.cuMemCreate)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
-            (self.cuMemRelease)(object); // From now on, only the mapping keeps the memory.
+            (self.cuMemRelease)(object); // The memory now lives as long as its mapping.
             Ok(Allocation { base: mapped?, len: len as u64, gpu })
         }
     }

@@ -12,7 +12,7 @@ use gdremu_core::errno::Errno;
 pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
     let target = libc::iovec { iov_base: to, iov_len: len };
     let source = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
-    // SAFETY: Linux checks that both are accessible. `to` may be overwritten: contract of this function.
+    // SAFETY: Linux checks that both buffers are accessible. `to` may be overwritten: contract of this function.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &target, 1, &source, 1, 0) };
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();

@@ -8,7 +8,7 @@ use std::io::Read;
 
 use ruzstd::decoding::StreamingDecoder;
 
-/// The length of a fat binary's header: a magic number, a version, this length, and the length of all entries.
+/// The length of a fat binary's header, which has a magic number, a version, its length, and the length of all entries.
 pub const HEADER: usize = 16;
 
 const PTX: usize = 1;

@@ -11,9 +11,9 @@ pub struct Kernel {
     pub(super) registers: usize,
     /// The registers that stand for special registers of PTX, and the functions that compute their values.
     pub(super) specials: Vec<(Register, Special)>,
-    /// The bytes of shared memory of each block, without those that a launch adds.
+    /// The number of bytes of shared memory of each block, without those that a launch adds.
     pub shared: usize,
-    /// The bytes of local memory of each thread.
+    /// The number of bytes of local memory of each thread.
     pub local: usize,
     /// The most threads of a block, if the program limits them.
     pub max_threads: Option<u64>,
@@ -34,7 +34,7 @@ pub struct Launch {
     pub cooperative: bool,
     /// The bytes of the GPU kernel's parameters, at the offsets where it expects them.
     pub parameters: Vec<u8>,
-    /// The bytes of shared memory that the launch adds to the GPU kernel's own.
+    /// The number of bytes of shared memory that the launch adds to the GPU kernel's own.
     pub shared: usize,
     /// The address of the module's variables.
     pub variables: u64,

@@ -79,7 +79,7 @@ macro_rules! computations {
     };
 }
 
-/// The opcodes that compute. Their names lack the type at the end, such as the `.u32` of `add.u32`.
+/// The opcodes that compute. The names below lack the type at the end, such as the `.u32` of `add.u32`.
 #[rustfmt::skip] // Keeps one row per line of text.
 pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvt.u8", Is(Type::unsigned(8)), [T], |_, [a, ..]| a),
@@ -158,7 +158,7 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
 
 pub(super) const UPDATES: [&str; 10] = ["add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"];
 
-/// Parts of the names of `ld`, `st`, `atom` and `red` that change nothing here, such as scopes and hints for caches.
+/// Parts of the names of `ld`, `st`, `atom` and `red` without effect in gdremu, such as scopes and cache hints.
 /// Every access has the strongest order.
 pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire release acq_rel cta cluster gpu sys mmio \
     ca cg cs lu cv wb wt nc L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate \

@@ -30,7 +30,7 @@ static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 /// The pages of one mapping.
 struct Region {
     /// The number of the `Memory` that has these pages. Their address does not identify them: a later mapping
-    /// may get the same address before this region is removed from the list.
+    /// may get the same address before this region is removed from `REGIONS`.
     id: u64,
     start: usize,
     size: usize,
@@ -303,7 +303,7 @@ impl Memory {
             return Err(PyBufferError::new_err(text).into());
         }
         let (size, is_read_only) = (memory.size as isize, c_int::from(!memory.is_writable));
-        // SAFETY: the bytes stay mapped while there is a lease, and the view keeps the lease.
+        // SAFETY: the bytes stay mapped while `lease` exists, and the view holds a reference to it.
         if unsafe { ffi::PyBuffer_FillInfo(view, lease.as_ptr(), start.cast(), size, is_read_only, flags) } != 0 {
             return Err(PyErr::fetch(py).into());
         }

@@ -17,7 +17,7 @@ PACKAGE = Path(gdrcopy.__file__).parent
 BUNDLED = str(PACKAGE / "lib/libgdrapi.so")
 
 # Loads libgdrapi by the name in argv[1], and prints the file that dladdr reports for gdr_open. For "linked", it loads an
-# object that needs libgdrapi.so.2, such as one of UCX.
+# object that is linked with libgdrapi.so.2, as UCX's plugin is.
 LOADER = """
 import ctypes, os, sys
 name = os.environ["LINKED"] if sys.argv[1] == "linked" else sys.argv[1]

@@ -2,7 +2,7 @@
 
 use crate::under_gdremu;
 
-/// The properties of the driver and the platform that results depend on.
+/// The properties of the driver and the platform on which the results of calls depend.
 #[derive(Debug)]
 pub(super) struct Mode {
     /// True if pinned memory stays usable after it is freed.
@@ -10,8 +10,8 @@ pub(super) struct Mode {
     pub(super) driver: (i32, i32),
     /// The default mapping type of the platform.
     pub(super) default_type: u32,
-    /// True if the driver is a kernel module. gdremu cannot make the module's calls fail. The module refuses sizes that
-    /// no GPU has before it asks the GPU driver.
+    /// True if the driver is a kernel module. gdremu cannot make the module's calls fail. Before it asks the
+    /// GPU driver, the module refuses sizes that no GPU has.
     pub(super) is_module: bool,
 }
 

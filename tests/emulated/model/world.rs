@@ -549,8 +549,8 @@ impl<'a> World<'a> {
             .map(|answer| answer.err().unwrap_or(0))
     }
 
-    /// Checks that every inherited handle is refused in a forked child, and can be closed. Later steps check that the
-    /// child has not changed the parent's objects.
+    /// Checks that a forked child can close the handles that it inherited, and cannot use them otherwise. Later steps
+    /// check that the child has not changed the parent's objects.
     fn fork(&mut self) -> Verdict {
         // SAFETY: the child calls only the library, and ends by _exit.
         let child = unsafe { libc::fork() };

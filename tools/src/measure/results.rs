@@ -111,7 +111,7 @@ pub(crate) struct Document<'a, Record> {
 pub(crate) const TIMES: [(&str, &str); 3] = [("P50(us)", "p50_ns"), ("P0(us)", "p0_ns"), ("P99(us)", "p99_ns")];
 pub(crate) const RATIO: (&str, &str) = ("Ratio", "ratio");
 
-/// Returns a table with a line for each record. It has no column of ratios if no record has one.
+/// Returns a table with a line for each record. It has no column of ratios if no record has a ratio.
 pub(crate) fn table(records: &[impl Serialize], columns: &Columns) -> Table {
     let mut rows = Vec::new();
     for record in records {

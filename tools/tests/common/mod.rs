@@ -130,7 +130,7 @@ pub(crate) fn preloaded() {
 /// The source of a library that corrupts copies as the variable FAULTY selects, and forwards calls to another library.
 pub(crate) const FAULTY: &str = "tools/tests/faulty.c";
 
-/// The source of a libgdrapi that needs no driver. It behaves as another maker's library may, and lacks some functions.
+/// The source of a libgdrapi as another maker could write it. It needs no driver, and lacks some functions.
 pub(crate) const OTHER: &str = "tools/tests/other.c";
 
 /// Runs a tool with a library that has this fault, one of those that faulty.c names.

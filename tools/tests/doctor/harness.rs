@@ -155,7 +155,7 @@ fn place() -> PathBuf {
     }
 }
 
-/// Returns programs and libraries that the shell commands of states use, each after the name of its shell variable.
+/// Returns shell variables for the commands of states, each with its name and the path of a program or library.
 fn stand_ins() -> &'static [(&'static str, PathBuf)] {
     static ALL: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
     ALL.get_or_init(|| {

@@ -33,8 +33,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Does what [`to_mapping`] does, for callers that need values in registers after the call. The code for an aligned
-/// word saves no registers, because a function that is not inlined makes all other copies of at most 8 bytes.
+/// Does what [`to_mapping`] does, for callers that need values in registers after the call. Copies of at most 8
+/// bytes that are no aligned word go to `write_small`, which is not inlined. So the code for words saves no registers.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].

@@ -108,7 +108,7 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
 const TWO_LINES: usize = 2 * LINE;
 
 /// Copies at most two cache lines by stores no wider than a `W`, aligned or not, the widest first. For `H`, see
-/// [`by_line`]. The CPU splits a store that straddles cache lines in two, which takes less time than two instructions.
+/// [`by_line`]. The CPU splits a store that straddles two cache lines. This takes less time than two stores.
 ///
 /// # Safety
 /// The contract of [`super::write`].

@@ -101,7 +101,7 @@ impl OpenFile {
         if self.inode == 0 {
             log::warn!("descriptor {} stays open in this child: fstat has failed for it", self.number);
         } else if OpenFile::of(self.number) == self {
-            // Linux releases the number even if it returns an error.
+            // Linux releases the number even if close returns an error.
             let _ = nix::unistd::close(self.number);
         }
     }
@@ -321,7 +321,7 @@ fn clear_after_fork() -> nix::Result<()> {
         PAGE.epoch.store(0, Ordering::Release);
         PAGE.handles.set(0, 0);
     }
-    // SAFETY: the handler touches atomics only. glibc drops it when the library is unloaded.
+    // SAFETY: the handler touches atomics only. glibc removes the handler when the library is unloaded.
     match unsafe { libc::pthread_atfork(None, None, Some(clear)) } {
         0 => Ok(()),
         errno => Err(Errno::from_raw(errno)),

@@ -7,7 +7,7 @@ use crate::routines::Routine;
 /// All sizes up to this one are checked; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Longer sizes to check. Some take a loop over many cache lines, and some are not a multiple of a cache line.
+/// Longer sizes to check. Some are a multiple of a cache line, and some are not.
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 

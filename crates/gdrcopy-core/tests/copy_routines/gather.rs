@@ -55,7 +55,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     let mut host = vec![POISON; end];
     let source = device.0.as_mut_ptr().cast_const(); // Words are read by atomics, which need a mutable pointer.
     let to = host.as_mut_ptr();
-    // SAFETY: `device` contains the places and the cache lines around them; `host` has room for the bytes of each.
+    // SAFETY: `device` contains the places and the cache lines around them; `host` has room for all bytes.
     let gathered = unsafe {
         routines::gather(routine, shape(source, places), places.len(), |n| Item {
             dst: to.wrapping_add(starts[n]),

@@ -141,8 +141,8 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Traces copies of many sizes from and to all alignments, and gathers and batches of two items. Leaves out the routine
-/// for cached mappings, which may access such mappings in any way.
+/// Traces copies of many sizes from and to all alignments. Also traces gathers and batches, of two items each. Leaves
+/// out the routine for cached mappings, which may access such mappings in any way.
 pub(crate) fn check() {
     handle(SIGSEGV, on_fault);
     handle(SIGTRAP, on_step);

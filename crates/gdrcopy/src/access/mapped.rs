@@ -1,4 +1,4 @@
-//! The interface of all owners of mapped GPU memory.
+//! The interface of all types that own mapped GPU memory.
 #![forbid(unsafe_code)]
 
 use std::ops::RangeBounds;

@@ -224,7 +224,7 @@ mod tests {
         ]
     }
 
-    /// Returns whether there are `count` pages in a row without a block in use, from a multiple of `align` on.
+    /// Returns whether, from some multiple of `align` on, `count` pages in a row have no block in use.
     fn has_pages(taken: &[Block], count: u64, align: u64) -> bool {
         let used: BTreeSet<u64> = taken.iter().flat_map(pages).collect();
         let pages = (0..PAGES).map(|i| START / PAGE + i);

@@ -1,4 +1,4 @@
-//! Calls with arrays, for single elements, ranges of elements, and many elements with any indexes.
+//! Calls the functions of `Array`, for single elements, ranges of elements, and many elements with any indexes.
 #![forbid(unsafe_code)]
 
 use std::any::type_name;

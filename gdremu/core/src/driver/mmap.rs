@@ -77,7 +77,7 @@ impl Driver {
         Ok(addr)
     }
 
-    /// Records that a dma-buf was mapped. `unmapped` and `moved` handle mappings of dma-bufs like those of pins.
+    /// Records that a dma-buf was mapped. The functions `unmapped` and `moved` treat its mapping like that of a pin.
     pub fn mapped_dmabuf(&mut self, file: Identity, addr: usize, len: usize) {
         self.vmas.insert(addr, len, Shown { file, pin: None });
     }

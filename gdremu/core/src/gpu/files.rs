@@ -79,8 +79,7 @@ impl Exported {
     }
 }
 
-/// A part of a range of device addresses. The memory behind it is in a file that `view` maps for the CPU; there, the
-/// part begins at `offset`.
+/// A part of a range of device addresses. `view` maps the memory for the CPU. In the view, the part begins at `offset`.
 pub struct Span {
     view: Arc<View>,
     offset: u64,

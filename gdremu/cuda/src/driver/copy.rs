@@ -1,4 +1,4 @@
-//! Copies between device and host memory in every direction, and fills. An address determines the kind of its memory.
+//! Copies between device and host memory in every direction, and fills. Finds out the kind of memory from its address.
 
 use std::ptr;
 

@@ -89,7 +89,7 @@ macro_rules! entry_points {
             $($(declare!([$first $($also)*] $arguments [$($to)?]);)*)*
         }
 
-        /// All symbols. The symbols of one function are in the order of their CUDA versions.
+        /// All exported symbols. The symbols of one function are in the order of their CUDA versions.
         pub(super) const FUNCTIONS: &[Function] = &[$($(
             $(Function { symbol: stringify!($also), since: $also_since, address: exported::$also as *const c_void },)*
             Function { symbol: stringify!($first), since: $since, address: exported::$first as *const c_void },

@@ -29,8 +29,8 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     Ok(shared)
 }
 
-/// Marks a shared buffer as alive or freed. The mark is a byte in the file with the GPU's memory, after the memory.
-/// Other processes read it there.
+/// Marks a shared buffer as alive or freed, for other processes. A file contains the GPU's memory. The mark is a byte
+/// of this file, after the memory.
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;

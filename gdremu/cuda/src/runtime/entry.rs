@@ -1,4 +1,4 @@
-//! Runs the bodies of the runtime's functions: as they are, with the driver initialized, or in a context.
+//! Runs the bodies of the runtime's functions. For some, it first initializes the driver or makes a context current.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

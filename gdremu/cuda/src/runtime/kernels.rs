@@ -176,7 +176,7 @@ pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments
     launch(function, config.common, arguments, cooperative)
 }
 
-/// cudaFuncAttributes: bytes of shared, constant and local memory; most threads of a block; CUfunction_attributes 4-8.
+/// cudaFuncAttributes. `bytes` has the sizes of shared, constant and local memory; `more` is CUfunction_attributes 4-8.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FuncAttributes {

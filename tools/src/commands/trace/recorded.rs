@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// The threads of a process count copies in this many parts of its file: each of the first 32 threads in a part of its
-/// own, and all other threads in the last part.
+/// The number of parts of a process's file in which threads count copies. Each of the first 32 threads has a part of
+/// its own, and all other threads share the last part.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;
@@ -49,7 +49,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Returns the first `N` words of the record with this number.
+    /// Returns the first `N` words of the record with this number, among the records of this kind.
     pub(crate) fn record<const N: usize>(&self, subject: Subject, number: usize) -> [u64; N] {
         let start = subject.start + number * subject.words;
         std::array::from_fn(|word| self.words[start + word])

@@ -11,9 +11,9 @@ pub(super) enum Mode {
     /// UCX chooses by the model of the mapping, which is the latency and bandwidth that tune has measured. Messages in
     /// host memory are not measured in this mode, because the model does not concern them.
     Model,
-    /// UCX has the measured model, and a threshold with which it sends messages of all sizes eagerly.
+    /// UCX uses the measured model, and a threshold with which it sends messages of all sizes eagerly.
     Eager,
-    /// UCX has the measured model, and a threshold with which it sends messages of all sizes by rendezvous.
+    /// UCX uses the measured model, and a threshold with which it sends messages of all sizes by rendezvous.
     Rendezvous,
 }
 
@@ -168,7 +168,7 @@ mod tests {
         };
         assert!(!row(&[2.08], &[2.0]));
         assert!(row(&[2.12], &[2.0]));
-        // One of three runs is not slower.
+        // One of the three runs takes as long as the default, so the model does not count as slower.
         assert!(!row(&[2.5, 2.0, 2.5], &[2.0, 2.0, 2.0]));
         assert!(row(&[2.5, 2.2, 2.5], &[2.0, 2.0, 9.0]));
         assert!(!row(&[2.5, 2.2, 2.5], &[2.0, 2.2, 9.0]));

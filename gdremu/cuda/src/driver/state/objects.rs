@@ -140,7 +140,7 @@ pub(crate) struct Module {
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
     /// The address and size of each variable, by its name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
-    /// The buffer with the variables, or 0 if there are none.
+    /// The address of the buffer with the module's variables, or 0 if there are none.
     pub(crate) memory: u64,
 }
 
