@@ -167,7 +167,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* Returns whether the CPU may map the pages cached. On x86 it may not, because x86 can cache only RAM. */
+/* Returns whether the CPU may map the pages as cached memory. On x86 it may not, because x86 can cache only RAM. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))

@@ -246,8 +246,8 @@ impl Memory {
         unsafe { self.copy_from(py, range, host.start()) }
     }
 
-    /// Waits until all earlier stores of this thread through views have arrived at the GPU. Later loads through views are no
-    /// older than the call.
+    /// Waits until all earlier stores of this thread through views have arrived at the GPU. Later loads through views
+    /// do not run before that.
     fn flush(&self) -> Result<()> {
         // SAFETY: a mapping has at least one byte, and it is live.
         self.with_mapping(|mapping| unsafe { copy::flush(mapping.as_mut_ptr()) })
@@ -310,7 +310,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Does nothing, but must exist: NumPy keeps an object's buffer only if the object's type has this function.
+    /// Does nothing, but must exist: if it is missing, NumPy releases the buffer at once, and still uses the memory.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 }
 

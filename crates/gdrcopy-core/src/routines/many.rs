@@ -65,9 +65,9 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Words, too, are
-/// loaded by the routine's loads, because these overlap, while plain loads of write-combining memory do not. Returns
-/// false, and reads nothing, if `shape` checks the copies and finds an invalid one.
+/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. A word, too, is
+/// loaded by a block load of the routine: several of these can overlap, but plain loads from write-combining memory
+/// cannot. Returns false, and reads nothing, if `shape` checks the copies and finds an invalid one.
 ///
 /// # Safety
 /// Each item must meet the contract of [`read`](super::read), and all must have the size and the alignment that `shape`

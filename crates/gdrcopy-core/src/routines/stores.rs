@@ -160,8 +160,8 @@ impl Rest {
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
         if size < size_of::<W>() && self.dst.addr() & size != 0 && self.len >= size {
-            // SAFETY: the rest holds a `T`. The smaller words of the climb have aligned `dst` to it, unless the rest
-            // was too short for one of them, and then it would not hold a `T`.
+            // SAFETY: the rest holds a `T`, so it was also long enough for all smaller words that `climb` needed. By
+            // these, `climb` has aligned `dst` to `T`.
             unsafe { self.store::<T>() }
         }
     }

@@ -11,14 +11,14 @@ use crate::access::{Array, Mapped, MappedSlice, Word, Words, sealed};
 use crate::error::Result;
 use crate::owned::view::View;
 
-/// A slice that keeps its memory. This type implements [`Mapped`], so it can be accessed like a mapping.
+/// A slice that keeps its memory alive. This type implements [`Mapped`], so it can be accessed like a mapping.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
-/// A word that keeps its memory. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
+/// A word that keeps its memory alive. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
-/// An array that keeps its memory. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
+/// An array that keeps its memory alive. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
 
-/// Many words that keep their memory, for flags that are polled at once. [`Owned::new`] makes them.
+/// Many words that keep their memory alive, for flags that are polled at once. [`Owned::new`] makes them.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -36,18 +36,18 @@ pub type OwnedArray<T> = Owned<Array<'static, T>>;
 /// ```
 pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
-/// A view of GPU memory that also keeps the memory, so this type has no lifetime. [`Owned::view`] borrows the view.
+/// A view of GPU memory that also keeps the memory alive, so this type has no lifetime. [`Owned::view`] borrows it.
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
     /// The view is valid only while `memory` exists, although its type says `'static`. Invariant: values that other
-    /// code gets from the view borrow this `Owned`, or keep `memory`.
+    /// code gets from the view borrow this `Owned`, or own a clone of `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }
 
 impl<V: View> Owned<V> {
-    /// Calls `view` with all of the memory, and keeps its result and the memory.
+    /// Calls `view` with all of the memory. Stores the result, together with the memory.
     ///
     /// ```
     /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
