@@ -152,7 +152,7 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. If `make`
+# The prefix is /usr. The .pc file has absolute paths, so that pkg-config can leave out the system's directories. If `make`
 # did not set the modes of files, the umask 077 would make them unreadable for other users, and check_files would fail.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")

@@ -7,7 +7,7 @@ pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The default of fs.nr_open, Linux's limit of descriptors per process. Every higher one may be emulated.
+    /// The default of fs.nr_open, Linux's limit of descriptors per process. Higher descriptors may all be emulated.
     const MAX: usize = 1 << 20;
 
     static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];
