@@ -1,4 +1,4 @@
-//! Tests the tools that measure: their output, also after Ctrl-C, their checks of every byte, their buffers and CPUs.
+//! Tests the tools that measure: their output, also after Ctrl-C, their checks of every byte, and the buffers and CPUs that they use.
 
 mod common;
 
