@@ -103,7 +103,7 @@ install_ours() {
     rpm_in_tree --upgrade "$rpms"/*.rpm
 }
 
-# install_driver NAME VERSION: installs a package with a GPU driver, made like NVIDIA's. It replaces a package of another version, or
+# install_driver NAME VERSION: installs a package like those of NVIDIA's GPU drivers. It replaces a package of another version, or
 # of the other kind of driver. NAME is nvidia or nvidia-open.
 install_driver() {
     rm -rf "$dir"
