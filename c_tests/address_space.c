@@ -82,7 +82,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
 
     if (is_denied("mprotect"))
         return; /* at the limit of locked memory, the library can get memory only by mprotect */
-    /* malloc must get memory before the limit is set, and must not give it back to the system when it is freed. */
+    /* Before the limit is set, malloc gets memory, and keeps it after free(). So it needs no more at the limit. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     some = malloc(16 << 20);

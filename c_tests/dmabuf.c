@@ -1,5 +1,5 @@
 /*
- * Tests of the dma-buf backend. The current CUDA context does not change. Each pin uses one file descriptor, which is
+ * Tests of the dma-buf backend. No call changes the current CUDA context. Each pin uses one file descriptor, which is
  * closed at exec. If the process has no descriptor left, a pin fails with EMFILE. An error of CUDA becomes an errno,
  * and the log names the error and a remedy.
  */

@@ -34,7 +34,7 @@ static void call_hook(const void *caller)
 
     if (now == NULL || dladdr(caller, &of) == 0 || strstr(of.dli_fname, "/libgdrapi.so") == NULL)
         return; /* the caller is gdremu or another library */
-    hook = NULL; /* so that system calls that the hook causes do not call it again */
+    hook = NULL; /* so that the system calls that now() makes do not call now() again */
     hooked++;
     now();
     hook = now;

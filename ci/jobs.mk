@@ -45,7 +45,7 @@ check: tests long-tests other-user-tests interfaces build-check sanitizers cross
 daily: ## Runs what takes too long for each change, as .ci/run lists it.
 	.ci/run daily
 
-# With these options, cargo compiles the crate of the Python extension, a workspace of its own, for Python's stable ABI.
+# With these options, cargo compiles the crate of the Python extension, which is a workspace of its own, for Python's stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
 extension_crate = --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked
 

@@ -130,7 +130,7 @@ struct gdr_pin {
 
 	/* The lock `gate`, and what it protects: */
 	struct rw_semaphore gate;
-	bool live;                    /* false after gdr_map_end(); then the table may be freed */
+	bool live;                    /* gdr_map_end() clears it. After that, the table may be freed */
 	struct nvidia_p2p_page_table *table;
 	u64 physical;                 /* address of the first page, 0 before gdr_pages_check() */
 	char gpu[44];                 /* the GPU's UUID as nvidia-smi prints it, else "-" */

@@ -3,11 +3,11 @@
  * Mappings: how pins are mapped into a process and unmapped.
  *
  * unmap_mapping_range() finds all vmas of a pin, wherever munmap and mremap have left them. They
- * are in the file's address_space at the pin's handle. The kernel puts a vma there only after mmap
+ * are in the file's address_space, at the offset that is the pin's handle. The kernel puts a vma there only after mmap
  * has ended, so unmap_mapping_range() could miss page tables that mmap has filled. gdr_map_end()
  * cannot wait for a running mmap: a revocation calls it with locks of the GPU driver held, and the
- * unbinding of a device must not wait either. So mmap fills no page tables. Page faults do, as they
- * happen only when the vma is in place.
+ * unbinding of a device must not wait either. So mmap fills no page tables. Page faults fill them:
+ * they happen only when the vma is in place.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -130,7 +130,7 @@ static u64 gdr_largest_bar(void)
  */
 bool gdr_pages_can_exist(u64 size)
 {
-	if (size > READ_ONCE(gdr_largest)) /* not looked up yet, too large, or a GPU was added */
+	if (size > READ_ONCE(gdr_largest)) /* it was not looked up yet, a GPU was added, or size is too large */
 		WRITE_ONCE(gdr_largest, gdr_largest_bar());
 	return size <= READ_ONCE(gdr_largest);
 }
@@ -149,7 +149,7 @@ int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		return -EINTR;
 	pin->departures = atomic_read_acquire(&gdr_departures);
 	ktime_get_raw_ts64(&start);
-	/* The table is counted first, because gdr_pages_free() may run before gdr_get() returns. */
+	/* Counts the table first, because gdr_pages_free() may subtract it before gdr_get() returns. */
 	atomic_inc(&gdr_tables);
 	err = gdr_get(pin, revoke);
 	if (err)
@@ -167,7 +167,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* Returns whether the CPU may map the pages cached. On x86 it may not, because x86 can cache only RAM. */
+/* Returns whether the CPU may map the pages as cached memory. On x86 it may not, because x86 can cache only RAM. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))

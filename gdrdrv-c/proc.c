@@ -8,7 +8,7 @@
 
 #include "gdrdrv.h"
 
-/* Kbuild defines GDR_NVIDIA_IS_OPENSOURCE if the GPU driver's sources are those of the open one. */
+/* Kbuild defines GDR_NVIDIA_IS_OPENSOURCE if this build uses the sources of NVIDIA's open GPU driver. */
 #ifdef GDR_NVIDIA_IS_OPENSOURCE
 #define GDR_FLAVOR "opensource"
 #else

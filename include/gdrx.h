@@ -85,8 +85,8 @@ struct gdrx_copy {
 int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t mapped_size, void *address, size_t size);
 
 /**
- * Describes size bytes of the mapping of handle from address on. address is the one that gdr_map returned, or inside the
- * mapping.
+ * Describes the size bytes that begin at address, a part of the mapping that gdr_map made for handle. address is what
+ * gdr_map returned, or another address inside the mapping.
  *
  * EINVAL: the buffer is not mapped. Other errors are those of gdrx_attach_mapping and of gdr_get_info_v2. The latter depend on
  * the libgdrapi. This project's libgdrapi returns EINVAL for a handle that is not a pin of g, such as zero, and EACCES in a

@@ -366,7 +366,7 @@ class slice : public memory {
 
     /** Makes a slice of a whole mapping. */
     slice(const memory &all) noexcept : memory(all) {}
-    /** Makes a slice of a map of gdrx_attach, for programs that map by gdrapi.h. Byte 0 of the map is at device_address. */
+    /** Makes a slice of a map that gdrx_attach has filled in. The first byte of the slice is at device_address. */
     slice(const gdrx_map &map, std::uint64_t device_address) noexcept : memory(map, device_address) {}
 };
 

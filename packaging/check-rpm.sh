@@ -51,8 +51,8 @@ nvidia_kmod() {
         '%triggerin -- kmod-nvidia-latest-dkms' "$nvidia_dkms_install" '%triggerun -- kmod-nvidia-latest-dkms' "$3" 'rmmod gdrdrv || :'
 }
 
-# One package stands for all packages of a distribution that our packages depend on, and has the distribution's directories. A
-# dependency on anything else is an error.
+# Our packages depend on packages of the distribution. This package stands for all of them, and has the distribution's
+# directories. A dependency on anything else is an error.
 directories=(/usr/lib/debug/usr/lib64 /usr/lib/debug/usr /usr/lib/debug /usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
     /usr/share/fish /usr/share/zsh/site-functions)
 {
@@ -92,7 +92,7 @@ rpm_in_tree() {
     with_mounts rpm --root "$tree" --dbpath /var/lib/rpm "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
 }
 
-# install_nvidia SYSTEM [OPTION...]: installs the stand-ins for this system, with these options of rpm.
+# install_nvidia SYSTEM [OPTION...]: installs stand-ins for NVIDIA's packages for this system, with these options of rpm.
 install_nvidia() {
     rpm_in_tree "${@:2}" "$work"/rpmbuild/{library,headers,"$1"}/noarch/*.rpm
     [ -e "$tree/run/kernel/module/gdrdrv" ] || die "NVIDIA's package has not loaded its module"
@@ -103,7 +103,7 @@ install_ours() {
     rpm_in_tree --upgrade "$rpms"/*.rpm
 }
 
-# install_driver NAME VERSION: installs a package like NVIDIA's for a GPU driver. It replaces a package of another version, or
+# install_driver NAME VERSION: installs a package like those of NVIDIA's GPU drivers. It replaces a package of another version, or
 # of the other kind of driver. NAME is nvidia or nvidia-open.
 install_driver() {
     rm -rf "$dir"

@@ -79,7 +79,7 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 
 /// The handles of one process.
 pub(crate) struct Table {
-    /// The address ranges that handles have in the processes that this one was forked off from.
+    /// The address ranges that handles have in the parent of this forked process, in its parent, and so on.
     inherited: Vec<Range<usize>>,
     /// A copy of the range in `PAGE`. A forked child reads this copy, because the kernel clears `PAGE` in the child.
     range: AddressRange,

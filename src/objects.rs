@@ -47,7 +47,7 @@ pub(crate) trait Kind: Sized + 'static {
     fn place(holder: &Holder) -> &Place<Self>;
     /// Returns the handle of the pin's `gdr_t`; 0 if the object is not a pin.
     fn gdr(&self) -> usize;
-    /// Writes into the slot the values that C programs and forked children read there.
+    /// Writes the values that C programs and forked children read from the slot.
     fn show(&self, slot: &Slot);
 }
 

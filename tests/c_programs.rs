@@ -148,7 +148,7 @@ impl Runner {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
             // The variable is read at run time, because this program may have been built in another tree and copied.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
-            // The bundle may be on another computer than the one that built it, so its root is the working directory.
+            // A bundle may be copied to another computer, so its root is the working directory.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
         if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {

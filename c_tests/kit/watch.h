@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-/* A group hangs if this many calls of watchdog_sees_hang() in a row, which are one second apart, see no activity. */
+/* A group counts as hung if this many calls of watchdog_sees_hang() in a row, one second apart, see no activity. */
 #define WATCHDOG_PATIENCE 300
 /* The limit of a process's CPU time in seconds, as `ulimit -t` sets it. */
 #define WATCHDOG_CPU_LIMIT 1800

@@ -78,8 +78,8 @@ run() {
 # The functions build_... build and run a project in $built. The project finds libgdrapi below $prefix/$libdir by the
 # variables that `build` exports.
 build_cmake() {
-    # Debian's CMake does not search lib64 by itself. The project gets a link to lib64, as on systems where /lib64 is a
-    # link to /usr/lib64.
+    # Debian's CMake does not search lib64 by itself. So the variables point into a link to the installed lib64. Some
+    # systems have such a link: /lib64, which leads to /usr/lib64.
     if [ "$libdir" = lib64 ]; then
         ln -s "$prefix/lib64" "$built/lib64"
         export gdrcopy_DIR=$built/lib64/cmake/gdrcopy GDRCopy_DIR=$built/lib64/cmake/gdrcopy gdrx_DIR=$built/lib64/cmake/gdrx
@@ -152,7 +152,7 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. If `make`
+# The prefix is /usr. The .pc file has absolute paths, so that pkg-config can leave out the system's directories. If `make`
 # did not set the modes of files, the umask 077 would make them unreadable for other users, and check_files would fail.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")

@@ -31,7 +31,7 @@ static const struct difference {
     /* Here gdrdrv-c is stricter than the other implementations. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
     {"mmap with PROT_EXEC", THEIRS, 0, NEWEST, 0},
-    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* the pins last as long as a copy of the descriptor */
+    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* the pins end with the last copy of the descriptor */
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
     /* Here gdrdrv-c is more lenient than the other implementations. */

@@ -1,4 +1,4 @@
-/* Tests of mmap, munmap and mremap of pins, and of what UNPIN and close leave of a mapping. */
+/* Tests of mmap, munmap and mremap of pins, and of mappings after UNPIN and after close. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)

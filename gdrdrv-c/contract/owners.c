@@ -149,7 +149,7 @@ static void receiver(void)
     CHECK(close(sockets[0]) == 0);
     int received = receive_descriptor(sockets[1]);
     check_refused(received);
-    /* By now the sender has closed its descriptor, and has the pin mapped. */
+    /* By now the sender has closed its descriptor, but its mapping of the pin still exists. */
     CHECK_PINNED(1);
     CHECK(close(received) == 0);
 }

@@ -1,7 +1,7 @@
 /*
  * Tests of the module's limits. The parameters max_pins and max_pinned_mib limit each process, over all its opens of
  * the device. max_pins_per_user and max_pinned_mib_per_user limit each user. A pin beyond a limit fails with ENOMEM,
- * and is counted in `params`. Whatever ends a pin makes room for another.
+ * and /proc/driver/gdrdrv/params counts it. Whatever ends a pin makes room for another.
  *
  * usage: limits [rounds]
  */

@@ -98,7 +98,7 @@ static void user(void)
     next_step(); /* now the user has only the second pin */
     va = mapped(fd, pinned(fd, memory), 2 * GPU_PAGE);
     CHECK(close(fd) == 0);
-    next_step(); /* two pins again, because a mapping keeps the closed file */
+    next_step(); /* two pins again: their file is closed, but the mapping keeps it in use */
     CHECK(munmap(va, 2 * GPU_PAGE) == 0);
     next_step(); /* now no pin */
     fd = driver_open();

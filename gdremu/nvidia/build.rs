@@ -3,8 +3,8 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // Binds references between the library's functions at link time. Otherwise the dynamic loader would store their
-    // addresses in a table of this library. Tools such as UCX overwrite such addresses in all libraries, and would so
-    // change which functions our dlsym and cuGetProcAddress return.
+    // addresses in a table of this library. Tools such as UCX overwrite such addresses in all libraries. Then
+    // our dlsym and cuGetProcAddress would return the functions of those tools.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgdremu_nvidia.so");
 }

@@ -107,7 +107,7 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(child, buffer);
-    /* Changes the exporting process that the handle contains to the child, which has ended. */
+    /* The handle contains the number of the exporting process. Replaces it by that of the child, which has ended. */
     uint64_t ended = (uint64_t)child;
     memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);

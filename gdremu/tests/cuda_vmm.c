@@ -76,7 +76,7 @@ GPU_TEST(life)
     CUDA(cuMemAddressFree(second, 2 * BLOCK));
     CUDA(cuMemUnmap(address, 3 * BLOCK));
     CUDA(cuMemAddressFree(address, 4 * BLOCK));
-    /* A hint becomes the address if the addresses there are free. */
+    /* The fourth argument is a hint: the address to reserve if the addresses there are free. */
     CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));
     CHECK_EQUAL(second, address + BLOCK);
     CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));

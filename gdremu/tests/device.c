@@ -340,7 +340,7 @@ TEST(forced_pins)
     CHECK_EQUAL(find_emulator().pins(), expected(2) == 0);
 }
 
-/* Arguments: the pinned size of a range that ends inside a GPU page, and of a range that starts and ends inside one. 0
+/* Arguments: the pinned size of a range that ends inside a GPU page, and of one that also starts inside a GPU page. 0
    means that the pin is refused. */
 TEST(sizes)
 {

@@ -25,7 +25,7 @@ extern "C" fn probe_write(dst: &mut u32, src: &u32) {
     unsafe { routines::write_word((&raw mut *dst).cast(), (&raw const *src).cast(), 4) };
 }
 
-/// `run.sh` also disassembles this function and checks its fences.
+/// `run.sh` disassembles this function and checks its fences.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn probe_read(dst: &mut u32, src: &u32) {
@@ -33,7 +33,7 @@ extern "C" fn probe_read(dst: &mut u32, src: &u32) {
     unsafe { routines::read_word((&raw mut *dst).cast(), (&raw const *src).cast(), 4) };
 }
 
-/// `run.sh` also disassembles this function and checks its fences.
+/// `run.sh` disassembles this function and checks its fences.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn probe_gather(dst: &mut [u8; 16], src: &[u8; 16]) {

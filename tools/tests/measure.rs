@@ -1,4 +1,4 @@
-//! Tests the tools that measure: their output, also after Ctrl-C, their checks of every byte, their buffers and CPUs.
+//! Tests the tools that measure: among others their output, also after Ctrl-C, and their checks of every byte.
 
 mod common;
 

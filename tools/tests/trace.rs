@@ -242,8 +242,8 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
     ),
     ("open pin turns", 0, "0/copies/0/count 200\n 0/misuse 0"),
     ("open cancel", 0, "0/pins 300"),
-    // If gdr_t is a small number, this library's gdr_close fails with that number as the error. trace must take the
-    // connection for open after EINVAL (22) and EACCES (13), and for closed after EIO (5).
+    // If gdr_t is a small number, this library's gdr_close fails with that number as the error. After EINVAL (22)
+    // and EACCES (13), trace must treat the connection as open, and after EIO (5) as closed.
     ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", 0, "0/left/pins 2\n 0/left/mappings 2"),
     ("open misuses", 0, "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
     ("open plugin", 0, "0/pinned/0/pinned_by pins_here+0x"),

@@ -127,7 +127,7 @@ struct class {
 /* src/commands/trace/recorded.rs must have the same layout: how many 64-bit words each struct has, and how many of each
  * struct the file has. */
 struct file {
-    struct process process __attribute__((aligned(4096))); /* makes the length of the file a multiple of a page's */
+    struct process process __attribute__((aligned(4096))); /* makes the file a whole number of pages long */
     struct thread threads[THREADS + 1];
     struct calls calls[FUNCTION_COUNT];
     struct site sites[2][SITES + 1];

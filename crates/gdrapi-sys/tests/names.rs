@@ -50,7 +50,7 @@ fn pins_maps_and_copies() {
         assert_eq!(gdr_unpin_buffer(g, gdr_mh_s { h: handle.h }), 0);
         assert_eq!(gdr_close(g), 0);
     }
-    // The crate gdrcopy must work in the same program.
+    // The crate gdrcopy must also work in a program that uses this crate.
     let offset = (address - memory.address()) as usize;
     let mapping = Gdr::open().expect("a driver").map_owned(memory, MapOptions::default()).expect("a mapping");
     assert_eq!(mapping.read_vec(offset, 5).expect("within"), b"hello");

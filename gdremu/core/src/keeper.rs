@@ -26,7 +26,7 @@ use crate::sockets;
 /// gdremu share. This file stands for a dma-buf.
 #[derive(Serialize, Deserialize)]
 enum Request {
-    /// Asks the launcher to keep a dma-buf. The message carries a descriptor of the file with the dma-buf's memory.
+    /// Asks the launcher to keep a dma-buf. The message carries a descriptor of the file that holds its memory.
     Keep(OsString, Exported),
     /// Asks for a dma-buf. The message carries a descriptor of the socket to which the launcher sends its answer.
     Find(OsString),

@@ -61,8 +61,8 @@ impl Session {
         self.directory.join("exports")
     }
 
-    /// Splits the path of the file that stands for an exported dma-buf into the session directory, which may be that of
-    /// another gdremu, and the name of the file.
+    /// Returns the session and the file's name from the path of a file that stands for an exported dma-buf. The session
+    /// may be that of another gdremu.
     pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
         let exports = path.parent()?;
         let directory = exports.parent()?;
@@ -79,8 +79,8 @@ impl Session {
         self.directory.join("files")
     }
 
-    /// Returns the path of the file that programs get instead of the absolute path `path`. Makes the directories above
-    /// this file.
+    /// Returns the path of the emulated file that programs get when they open `path`, an absolute path. Makes the
+    /// directories above the emulated file.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;

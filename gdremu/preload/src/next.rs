@@ -24,7 +24,7 @@ impl<'a> Text<'a> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: the text ends with a NUL byte: contract of libc's functions and of `Text::of`.
+        // SAFETY: the text ends with a NUL byte: the program must ensure this for libc, and `Text::of` takes a `CStr`.
         Some(unsafe { CStr::from_ptr(self.0) })
     }
 }
@@ -41,8 +41,8 @@ pub(crate) type Statx = *mut libc::statx;
 /// ```
 ///
 /// An entry begins with all names of one function. An argument after the semicolon is optional in C (`...`). The hook
-/// reads it even if it was not passed. The expression is the hook's body. In it, `next` is the function of the called
-/// name that would run without gdremu.
+/// reads it even if it was not passed. The expression is the hook's body. There, `next` is the function that the
+/// program would have called without gdremu.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int

@@ -214,7 +214,7 @@ pub(super) struct Access {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Global memory. But addresses with the bit of a window, such as [`SHARED_WINDOW`], access other memories.
+    /// Global memory, unless the address has a bit that selects other memory, such as [`SHARED_WINDOW`].
     Generic,
     Shared,
     Local,

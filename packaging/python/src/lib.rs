@@ -67,7 +67,7 @@ impl Word {
     }
 }
 
-/// Returns the driver's version, whether dma-bufs of CUDA are used, and whether pinned memory outlives its free.
+/// Returns the driver's version, whether dma-bufs of CUDA are used, and whether freed memory stays usable while pinned.
 #[pyfunction]
 fn driver() -> Result<(String, bool, bool)> {
     let gdr = connect()?;

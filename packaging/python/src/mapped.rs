@@ -310,7 +310,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Does nothing, but must exist: NumPy keeps an object's buffer only if the object's type has this function.
+    /// Does nothing, but must exist: if it is missing, NumPy releases the buffer at once, and still uses the memory.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 }
 

@@ -22,7 +22,7 @@ pub(crate) const PRELOADED_FILE: &str = "/etc/ld.so.preload";
 /// The variable with the directories that the loader searches after it has loaded the preloaded libraries.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The name by which programs that are linked with libgdrapi, and some that call dlopen, ask the loader for it.
+/// The name by which the loader finds libgdrapi for programs that are linked with it, and for some that call dlopen.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
 
 /// The name without a version, which some programs pass to dlopen.

@@ -145,7 +145,7 @@ pub(crate) fn exit_status(tool: &str, interrupted: bool) -> ExitCode {
     ExitCode::from(interrupt::STATUS)
 }
 
-/// Returns the exit status of a run that was interrupted before it had a result, and prints that.
+/// Prints that a run was interrupted before it had a result, and returns its exit status.
 pub(crate) fn interrupted_early(tool: &str) -> ExitCode {
     eprintln!("gdrcopy {tool}: interrupted before the first result");
     ExitCode::from(interrupt::STATUS)

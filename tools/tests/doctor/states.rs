@@ -147,7 +147,7 @@ module_and_machine {
             printf '# loads\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
     bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
             echo '  blacklist  gdrdrv' >/etc/modprobe.d/hardening.conf";
-    // modprobe reads the file in /etc, whose command loads the module, instead of that with the same name in /run.
+    // Of two files with one name, modprobe reads the one in /etc, whose command loads the module, and not that in /run.
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d; mount -t tmpfs run /run; mkdir /run/modprobe.d
             echo install gdrdrv /bin/false >/run/modprobe.d/gdrdrv.conf
             echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv' >/etc/modprobe.d/gdrdrv.conf";
@@ -187,7 +187,7 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
-    // The hard limits are too low. Raising them comes before installing the module, because dma-bufs need no module.
+    // The hard limits are too low. doctor first advises to raise them, not to install the module: dma-bufs need none.
     works [OpenFilesHard] sh "ulimit -n 128";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";
@@ -241,8 +241,8 @@ libraries {
     works [LibraryPreloadFile] sh "root; etc; old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2
             echo $dir/pre/libgdrapi.so.2 >/etc/ld.so.preload" args "--for libfabric";
     works [LibraryPreloadFile] sh "root; etc; echo /lib/none.so >/etc/ld.so.preload";
-    // LD_LIBRARY_PATH has an entry that is no directory, or an empty one, which means the current directory, or a
-    // directory that this user may not read.
+    // LD_LIBRARY_PATH has a wrong entry: one that is no directory, a directory that this user may not read, or an empty
+    // entry, which means the current directory.
     bad [LibraryPath] sh "both $ours gdr; LD_LIBRARY_PATH='~/gdr'";
     bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
     bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";

@@ -105,7 +105,7 @@ pub trait SourcePin: Send + Sync {
     fn unpin(&self) -> Result<()>;
 }
 
-/// A pin of the driver, which lasts as long as a `RawPin` or a mapping holds it.
+/// A pin of the driver. It lasts as long as there is a `RawPin` or a mapping of it.
 #[derive(Debug)]
 pub struct PinState<T: ?Sized = dyn SourcePin> {
     /// The live mapping's type, [`NOT_MAPPED`] or [`BEING_MAPPED`].

@@ -87,7 +87,7 @@ pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
     end_batch();
 }
 
-/// Reads a word by one load, which is an acquire. The word is no older than the call.
+/// Reads a word by one load, which is an acquire. Never returns a value that the memory had only before the call.
 ///
 /// # Safety
 /// The contract of [`store`].

@@ -126,7 +126,7 @@ impl Functions {
         if !cached.is_null() {
             return Ok(cached);
         }
-        // SAFETY: the symbol is looked up, and not used as anything yet; the library stays loaded.
+        // SAFETY: the symbol is only looked up, and neither called nor read here; the library stays loaded.
         let address = unsafe {
             match self.library.get::<*mut c_void>(symbol) {
                 Ok(function) => function.try_as_raw_ptr(),

@@ -79,7 +79,7 @@ impl Region {
         self.owner
     }
 
-    /// Unmaps the region, unless it is borrowed. After an error, the region is unchanged.
+    /// Unmaps the region, unless `borrow` made it. After an error, the region is unchanged.
     pub fn unmap(&mut self) -> Result<()> {
         self.owner.check()?;
         if self.is_mapped {

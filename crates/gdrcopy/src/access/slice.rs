@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const FILLED: usize = 1024;
 
 /// Returns the start and the length of `range` in a slice of `all` bytes or an array of `all` elements. The range may
-/// end beyond `all`. If it ends before its start, or overflows, the error has a start and a length for the message.
+/// end beyond `all`. If it ends before its start, or overflows, the error is a start and length for use in a message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -162,7 +162,7 @@ impl<'m> MappedSlice<'m> {
         Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
 
-    /// Copies `src` to the GPU memory from byte `offset` on. The copy is a release, and is pushed out on return.
+    /// Copies `src` to the GPU memory from byte `offset` on, as a release, and pushes it out to the GPU on return.
     ///
     /// Each byte is stored once, except in cached mappings, where some bytes can be stored twice. A copy of 1, 2, 4 or
     /// 8 naturally aligned bytes is a single store.
@@ -179,8 +179,8 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Fills `dst` with the GPU memory from byte `offset` on. The copy is an acquire, and the bytes are no older than
-    /// the call.
+    /// Fills `dst` with the GPU memory from byte `offset` on. The copy is an acquire. It returns no bytes that the
+    /// memory had only before the call.
     ///
     /// A copy of 1, 2, 4 or 8 naturally aligned bytes is a single load.
     ///

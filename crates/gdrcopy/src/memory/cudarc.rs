@@ -46,8 +46,8 @@ pub struct CudarcAllocator {
 }
 
 impl CudarcAllocator {
-    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, the stream
-    /// also frees the memory, after its earlier work.
+    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, the memory
+    /// is also freed in the stream, after all work that was submitted to the stream before.
     pub fn new(stream: Arc<CudaStream>) -> CudarcAllocator {
         CudarcAllocator { stream }
     }

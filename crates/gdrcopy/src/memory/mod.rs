@@ -1,4 +1,4 @@
-//! Owners and allocators of GPU memory, and mappings that keep it.
+//! Owners and allocators of GPU memory, and mappings that own their memory.
 
 mod cuda;
 #[cfg(feature = "cudarc-0-19")]

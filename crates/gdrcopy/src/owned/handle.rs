@@ -41,13 +41,13 @@ pub type OwnedWords<T> = Owned<Words<'static, T>>;
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
     /// The view is valid only while `memory` exists, although its type says `'static`. Invariant: values that other
-    /// code gets from the view borrow this `Owned`, or keep `memory`.
+    /// code gets from the view borrow this `Owned`, or own a clone of `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }
 
 impl<V: View> Owned<V> {
-    /// Calls `view` with all of the memory, and keeps its result and the memory.
+    /// Calls `view` with all of the memory. Stores the result, together with the memory.
     ///
     /// ```
     /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

@@ -99,7 +99,7 @@ const LEN: usize = 64 << 20;
 const MOST: usize = 1 << 40;
 /// The device address of the first GPU's memory. CUDA never uses such addresses, so a real driver refuses them.
 const START: u64 = 1 << 62;
-/// The number of GPUs that were made. Each gets its own range of addresses, so that no GPU pins memory of another.
+/// The number of GPUs that were made. Each gets its own range of addresses, so that it refuses another GPU's memory.
 static GPUS: AtomicU64 = AtomicU64::new(0);
 /// The smallest alignment of cuMemAlloc.
 const ALIGN: u64 = 256;

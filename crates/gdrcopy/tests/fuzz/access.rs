@@ -27,7 +27,7 @@ pub(crate) struct Borrowed<'m> {
     pub(crate) batches: Vec<Batch<'m>>,
 }
 
-/// Accesses need this besides slices: the expected bytes of GPU memory, and host memory into which reads copy.
+/// An access needs a slice, and also these: the expected bytes of GPU memory, and host memory into which reads copy.
 pub(crate) struct Context<'w> {
     pub(crate) memory: &'w Memory,
     pub(crate) host: &'w mut Host,

@@ -105,7 +105,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// Makes a call that returns no error. Checks that it panics if `predicted` is true, and does not panic otherwise.
+/// Makes a call that cannot return an error. Checks that it panics if `predicted` is true, and not otherwise.
 #[track_caller]
 pub(crate) fn panic_outcome(predicted: bool, call: impl FnOnce()) {
     let panicked = catch_unwind(AssertUnwindSafe(call)).is_err();

@@ -26,8 +26,8 @@ struct Region {
     bytes: Vec<u8>,
     /// The part of the region that was given to the library, which may not change the bytes around it.
     given: Range<u64>,
-    /// The number of the pool that gets the memory, from 1 on. Memory for `Gdr::map_owned` has a number that no pool
-    /// has, and the arena, which is memory that is pinned in parts, has 0.
+    /// The number of the pool that uses the memory, at least 1. Memory that was passed to `Gdr::map_owned` has a number
+    /// that no pool has. Memory of which tests pin parts (the arena) has 0.
     pool: usize,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Pin {
     pub(super) offset: u64,
     pub(super) mapped_size: u64,
     pub(super) pinned_size: u64,
-    /// The page table, which lists the pinned memory; `None` once this memory was freed under the pin.
+    /// The page table, which lists the pinned memory; `None` once this memory was freed while it was pinned.
     pub(super) table: Option<PageTableId>,
     pub(super) force_pcie: bool,
     /// The duration of the pin call in the GPU driver, in cycles of [`super::CLOCK_KHZ`].

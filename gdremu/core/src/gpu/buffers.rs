@@ -46,7 +46,7 @@ struct Block<Kind> {
 pub struct Freed {
     pub start: u64,
     pub len: u64,
-    /// True if the last buffer in a block was freed. Then the pages are the whole block, and the caller must free it.
+    /// True if the last buffer in a block was freed. These pages are then the whole block, which the caller must free.
     pub is_block: bool,
 }
 

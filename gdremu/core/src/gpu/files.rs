@@ -49,8 +49,8 @@ pub struct Shared {
     pub len: u64,
 }
 
-/// The memory of a pinned or exported range, as parts of the file with the GPU's memory. Processes that have the file
-/// can map this memory.
+/// The memory of a pinned or exported range, as parts of the file that holds the GPU's memory. Processes that have
+/// the file open can map this memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Exported {
     pub gpu: usize,

@@ -166,7 +166,7 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: only the view owns the mapping, and pointers from `bytes` are not used after the view.
+        // SAFETY: only the view owns the mapping, and pointers from `bytes` are not used after the view is dropped.
         unsafe { munmap(self.addr, self.len) };
     }
 }

@@ -14,7 +14,7 @@ impl Memory {
     /// [`Error::Invalid`] if the range is not whole pages, has a page without memory, or spans two allocations (blocks
     /// of buffers or VMM mappings), or if VMM memory is not GPUDirect capable or its own GPU may not read and write it.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
-        // The GPU driver only accepts a range that is inside one allocation.
+        // The GPU driver refuses a range that is not inside one allocation.
         let mapping = self.mapping_at(va)?;
         if len > mapping.start + mapping.len - va {
             return Err(Error::Invalid);

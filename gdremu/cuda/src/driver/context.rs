@@ -9,7 +9,7 @@ use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// The API version that all contexts report. It is that of CUDA 3.2, since when contexts can move between threads.
+/// The API version that all contexts report: that of CUDA 3.2, with which cuCtxCreate_v2 came.
 pub(super) const API_VERSION: u32 = 3020;
 
 fn create(state: &mut State, gpu: usize, flags: u32) -> Result<Context> {

@@ -67,8 +67,8 @@ impl Module {
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
-        // Unless dma-bufs are forced, the library tries the module first. If the module hangs or ends the process, so
-        // does the library, even if dma-bufs would work.
+        // Unless dma-bufs are forced, the library tries the module first. If the module hangs or kills the process,
+        // the library never answers, even if dma-bufs would work.
         let never_answers =
             self.versions.as_ref().is_err_and(|why| [HANGS, DIES].contains(&Errno::from_raw(why.errno)));
         let needed = backends.need_gdrdrv() || never_answers && !backends.dmabuf_forced;

@@ -358,8 +358,8 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let mapped = Mapped::step_by_step(library, &buffer, MappingType::Default, |call| answer.next(call));
     let mapped = match mapped {
         Err(_) if answer.stage == "gdr_open" => return Err(Failure::new(Kind::Other, "gdr_open failed")),
-        // If an error below closed the connection, and gdr_close hung, the report would name gdr_close instead of the
-        // call that failed.
+        // After an error below, the connection stays open. Else gdr_close could hang, and the report would then name
+        // gdr_close instead of the call that failed.
         other => ManuallyDrop::new(other?),
     };
     answer.next("gdr_get_attribute")?;

@@ -119,7 +119,7 @@ impl Settings {
         }
         for file in files_of_ucx(&settings.environment) {
             let text = files::lossy(&file);
-            // In a file of UCX, the last assignment to a variable counts, but `add` keeps the first that it gets.
+            // In UCX's files, a variable's last assignment counts, but `add` keeps the first. So the order is reversed.
             settings.add("UCX_", &file, assignments(&text).into_iter().rev());
         }
         settings

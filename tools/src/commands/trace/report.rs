@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) library: PathBuf,
     /// The functions of the library that are not traced.
     pub(crate) not_traced: Vec<String>,
-    /// The directory with the files of the traced processes.
+    /// The directory with one file of counts for each traced process.
     pub(crate) directory: PathBuf,
 }
 

@@ -60,7 +60,7 @@ impl Messages {
     }
 }
 
-/// The ratio of two times above which the first counts as slower.
+/// A time counts as slower than another if it is more than this many times as long.
 const SLOWER: f64 = 1.05;
 
 /// The settings to use, according to the measured times.

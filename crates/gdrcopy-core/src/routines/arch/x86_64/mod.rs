@@ -90,7 +90,7 @@ pub(crate) unsafe fn run<W: Work>(
     count: usize,
     item: impl Fn(usize) -> Item,
 ) -> Option<bool> {
-    // SAFETY: contract of this function; the routine's instructions are those of its module.
+    // SAFETY: contract of this function: the CPU can run the routine, and so the instructions of its module.
     unsafe {
         if ptr::eq(routine, &AVX512) {
             Some(avx512::run::<W>(shape, count, item))
