@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes one page for the program and one per tool. If NVIDIA has the tool as a program `gdrcopy_TOOL`, its page also
+/// Writes one man page for the program and one per tool. If NVIDIA has the tool as a program `gdrcopy_TOOL`, its page also
 /// gets that name.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");

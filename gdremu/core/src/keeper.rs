@@ -41,7 +41,7 @@ pub struct Keeper {
     files: HashMap<Identity, Weak<OwnedFd>>,
     /// When `kept` has this many dma-bufs, those that no process has open or mapped are removed.
     purge_at: usize,
-    /// The id of the process whose dma-buf was kept last. When another process exports one, unused ones are removed.
+    /// The id of the process that exported a dma-buf last. If another process exports one, unused dma-bufs are removed.
     last: Option<String>,
 }
 

@@ -259,7 +259,7 @@ impl Memory {
         self.is_closed.load(SeqCst)
     }
 
-    /// Returns size bytes from the offset on, by default all. They are no older than the call.
+    /// Returns the part that begins at offset and is size bytes long, by default all. No byte is older than the call.
     #[pyo3(signature = (offset=0, size=None))]
     fn read<'py>(&self, py: Python<'py>, offset: i64, size: Option<i64>) -> Result<Bound<'py, PyBytes>> {
         let range = self.range(offset, size)?;

@@ -86,7 +86,7 @@ pub(crate) struct Progress {
     parts: usize,
 }
 
-/// The number of steps that the bar has in each part.
+/// The number of steps of the progress bar for each part of the work.
 const STEPS: usize = 1000;
 
 impl Progress {

@@ -301,7 +301,7 @@ impl<'m> MappedSlice<'m> {
         }
     }
 
-    /// Takes the slice as an array of `len` elements, and reads those with the indexes `at`, as
+    /// Treats the slice as an array of `len` elements, and reads those with the indexes `at`, as
     /// [`MappedSlice::read_many`] does.
     pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");

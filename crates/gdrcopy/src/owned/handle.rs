@@ -11,14 +11,14 @@ use crate::access::{Array, Mapped, MappedSlice, Word, Words, sealed};
 use crate::error::Result;
 use crate::owned::view::View;
 
-/// A slice that keeps its memory. This type implements [`Mapped`], so it can be accessed like a mapping.
+/// A slice that keeps its memory alive. This type implements [`Mapped`], so it can be accessed like a mapping.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
-/// A word that keeps its memory. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
+/// A word that keeps its memory alive. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
-/// An array that keeps its memory. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
+/// An array that keeps its memory alive. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
 
-/// Many words that keep their memory, for flags that are polled at once. [`Owned::new`] makes them.
+/// Many words that keep their memory alive, for flags that are polled at once. [`Owned::new`] makes them.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

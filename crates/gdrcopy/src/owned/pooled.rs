@@ -1,4 +1,4 @@
-//! Words and arrays that keep their memory, from a pool.
+//! Words and arrays from a pool, which keep their memory alive.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

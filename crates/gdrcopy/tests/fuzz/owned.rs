@@ -1,4 +1,4 @@
-//! Calls with views that keep their memory. The views can outlive all other owners, and threads use them in turn.
+//! Calls with views that keep their memory alive. The views can outlive all other owners, and threads use them in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

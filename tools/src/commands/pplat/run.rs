@@ -80,7 +80,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Times this many more rounds, or fewer if interrupted.
+    /// Measures the times of this many more rounds, or of fewer if interrupted.
     fn turn(&mut self, buffers: &Buffers, rounds: u32, all: &mut Rounds) -> Result<()> {
         if rounds == 0 || self.interrupt.requested() {
             return Ok(());
