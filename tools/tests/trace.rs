@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The library of functions that the C tests share.
 const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain/libkit.a");
 
-/// A directory in which programs are built, and in which they find the library under its usual names.
+/// A directory in which programs are built, and in which they find libgdrapi under its usual names.
 struct Workdir(tempfile::TempDir);
 
 impl Workdir {

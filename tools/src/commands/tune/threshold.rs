@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(super) enum Mode {
     /// UCX chooses between eager and rendezvous by its built-in latency and bandwidth.
     Default,
-    /// UCX chooses by the model of the mapping, which is the latency and bandwidth that tune has measured. Messages in
+    /// UCX chooses between them by the latency and bandwidth of copies that tune has measured, the model. Messages in
     /// host memory are not measured in this mode, because the model does not concern them.
     Model,
     /// UCX has the measured model, and a threshold with which it sends messages of all sizes eagerly.
