@@ -67,7 +67,7 @@ static void wrong_sizes_are_refused(void)
     refused(SIZE + 1, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE + GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE_MAX, GDR_MAP_FLAG_DEFAULT, EINVAL);
-    /* With gdrdrv, mmap refuses this size (ENOMEM). With dma-bufs, the library knows the pin's size, and refuses it. */
+    /* With gdrdrv, mmap refuses this size (ENOMEM). With dma-bufs, the library refuses it as larger than the pin. */
     refused(SIZE_MAX - page + 1, GDR_MAP_FLAG_DEFAULT, uses_dmabuf(g) ? EINVAL : ENOMEM);
 }
 

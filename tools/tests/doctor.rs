@@ -80,7 +80,7 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let next = planted.examine(&commands);
     let is_still_there = next.steps().iter().any(|next| next["remedy"] == *remedy.name());
     // A remedy must leave fewer problems than before, or none. In a state with its own mount namespace, the sum of
-    // problems and warnings must fall, too, except by DoctorStart: doctor sees more once it can start its processes.
+    // problems and warnings must fall, too. DoctorStart is exempt: doctor sees more once it can start its processes.
     let ([problems, faults], [before, faults_before]) = (next.faults(), report.faults());
     let is_replaced = problems > 0 && problems >= before
         || planted.state.is_private() && remedy != Remedy::DoctorStart && faults > 0 && faults >= faults_before;

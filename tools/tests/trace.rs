@@ -129,7 +129,7 @@ fn everything() -> String {
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// Steps for uses.c. `protect` makes a mapping's last page inaccessible, so the copy of `past` to it raises SIGSEGV.
+/// Steps for uses.c. `protect` makes a mapping's last page inaccessible. `past` copies to it, which raises SIGSEGV.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]

@@ -34,7 +34,7 @@ struct Access {
     stored: Range<usize>,
 }
 
-/// A range of bytes of the page.
+/// A range of bytes of the traced page.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: usize,

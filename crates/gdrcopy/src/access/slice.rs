@@ -339,7 +339,7 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Returns the size and the alignment that the elements with the indexes `at` have in common. Fails if an index is
-    /// not less than `len`, or if another process has mapped the slice.
+    /// not less than `len`, or in a forked child of the process that has mapped the slice.
     #[inline]
     fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;

@@ -1,4 +1,4 @@
-//! Memory that the CUDA driver allocates, on the GPU or instead on the host. This needs no other crate for CUDA.
+//! Memory that the CUDA driver allocates, on the GPU or on the host. This needs no other crate for CUDA.
 
 use std::ptr;
 use std::sync::Arc;
