@@ -1,4 +1,4 @@
-/* Calls a macro for each function of libgdrapi with its result, its name without "gdr_", and its parameters. */
+/* Calls a macro for each function of libgdrapi with its result type, its name without "gdr_", and its parameters. */
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 

@@ -67,7 +67,7 @@ static void wrong_sizes_are_refused(void)
     refused(SIZE + 1, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE + GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE_MAX, GDR_MAP_FLAG_DEFAULT, EINVAL);
-    /* With gdrdrv, mmap refuses this size (ENOMEM). With dma-bufs, the library does, because it knows their size. */
+    /* With gdrdrv, mmap refuses this size (ENOMEM). With dma-bufs, the library refuses it as larger than the pin. */
     refused(SIZE_MAX - page + 1, GDR_MAP_FLAG_DEFAULT, uses_dmabuf(g) ? EINVAL : ENOMEM);
 }
 
@@ -289,7 +289,7 @@ static void end(void)
     gpu_free(&buffer);
 }
 
-/* Maps the buffer with the usual type, and also with the flags of each request. Returns how many got another type. */
+/* Maps the buffer with the usual type, and with each request's flags. Returns how many requests got another type. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
 {
     int others = 0;

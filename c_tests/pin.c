@@ -147,7 +147,7 @@ static void wrong_tokens_are_ignored_or_refused(void)
     }
 }
 
-/* The library ignores unknown flags, except with drivers before 2.5, which have no flags, so that any flag fails. */
+/* The library ignores unknown flags. Drivers before 2.5 have no flags at all, so with them any flag makes pins fail. */
 static void unknown_flags_are_ignored(void)
 {
     static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};

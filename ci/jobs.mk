@@ -19,7 +19,7 @@ members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
 
-# These tests of doctor take minutes, because they plant many states of systems, or wait for half a minute.
+# These tests of doctor take minutes, because they set up many faulty systems, or wait for half a minute.
 long_doctor_tests := choose_the_remedy call_that_hangs
 
 # `test` installs nothing. It tests few of gdremu's profiles, so that it takes only a few minutes on 2 idle cores once

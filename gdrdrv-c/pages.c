@@ -182,7 +182,7 @@ static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 #endif
 }
 
-/* Returns the physical address of a byte of the pin. The pin must be live, with its gate held. */
+/* Returns the physical address of a byte of the pin. The pin must be live, and its lock `gate` held. */
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 {
 	const struct nvidia_p2p_page *page = pin->table->pages[offset >> GDRDRV_GPU_PAGE_SHIFT];

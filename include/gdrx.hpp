@@ -95,7 +95,7 @@ inline constexpr bool has_elements<T, std::void_t<decltype(std::data(std::declva
 template <class T> inline constexpr bool is_array = std::is_array_v<T>;
 template <class T, std::size_t n> inline constexpr bool is_array<std::array<T, n>> = true;
 
-/* True for types that are not valid with all bit patterns. The GPU may write any bits. */
+/* True for types in which some bit patterns are invalid. The GPU may write any bits. */
 template <class T>
 inline constexpr bool is_special =
     std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;

@@ -73,7 +73,7 @@ new_gpu_driver() {
     touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
 }
 
-# gpu_driver ROOT NAME VERSION: makes sources of a GPU driver for DKMS in ROOT. Each version has another nv-p2p.h, which is the
+# gpu_driver ROOT NAME VERSION: makes sources of a GPU driver for DKMS in ROOT. Each version gets a different nv-p2p.h, which is the
 # interface for gdrdrv. NAME is nvidia or nvidia-open, the two kinds of drivers, which have different licenses.
 gpu_driver() {
     local license=NVIDIA sources=$1/usr/src/$2-$3

@@ -93,7 +93,7 @@ struct State {
     /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
     /// checkers find holders by this list, and do not search the memory of the slots, which also point to holders.
     holders: Vec<&'static Holder>,
-    /// The holders without an object.
+    /// The holders that hold no object, for new handles.
     spare: Vec<&'static Holder>,
 }
 

@@ -289,7 +289,7 @@ impl Arena {
         unsafe { NonNull::new_unchecked(address) }
     }
 
-    /// The number of live slots among the `STEP` slots of the step with this index. The step must be committed.
+    /// The number of live slots among the `STEP` slots of the step with this index. Its memory must be committed.
     fn live_in_step(&self, step: usize) -> &'static AtomicU32 {
         &self.slot(step * STEP).live_in_step
     }

@@ -44,7 +44,7 @@ const SPECIAL: &[&str] = &[
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
 /// Profiles for gdrcopy_sanity in addition to `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
-/// The profiles of gdremu whose driver it can emulate on a real GPU.
+/// The profiles whose driver gdremu can emulate on a real GPU.
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 

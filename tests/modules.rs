@@ -389,7 +389,7 @@ fn reached<'a>(uses: &Uses<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
     reached
 }
 
-/// Returns the groups of modules that reach each other.
+/// Returns the groups of modules that use each other, directly or through other modules.
 fn circles<'a>(uses: &Uses<'a>) -> Vec<BTreeSet<&'a Module>> {
     let mut circles: Vec<BTreeSet<&Module>> = Vec::new();
     for &module in uses.keys() {

@@ -15,7 +15,7 @@ static const char *const words[] = {"passed", "failed", "waived"};
 
 /* A test that runs with one kind of memory, and its result. */
 static struct run {
-    char name[128]; /* ends with the kind of memory, if the test has several */
+    char name[128]; /* ends with the kind of memory if the test runs with several kinds */
     const struct test *test;
     enum gpu_memory kind;
     int is_chosen;

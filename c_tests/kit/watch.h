@@ -23,7 +23,7 @@ struct watchdog {
 /* Makes the calling child the leader of a process group that its parent watches, and limits its CPU time. */
 void watchdog_enter_group(void);
 
-/* Returns whether the group hangs. If it does, prints the state of its threads, and where each waits. */
+/* Returns whether the process group hangs. If it does, prints the state of its threads, and where each waits. */
 int watchdog_sees_hang(struct watchdog *dog);
 
 #endif

@@ -52,8 +52,8 @@ fn kernels(context: &Arc<CudaContext>) -> Result {
     Ok(())
 }
 
-/// gdremu lets a program begin a capture, but captures no calls. It refuses the functions of graphs, and prints their
-/// names.
+/// gdremu lets a program begin a capture, but captures no calls. It refuses calls of CUDA's functions for graphs, and
+/// prints the functions' names.
 fn graphs(context: &Arc<CudaContext>) -> Result {
     let stream = context.new_stream()?;
     stream.begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL)?;

@@ -46,7 +46,7 @@ refuse() {
     grep -qF "$1" "$work/$2" || { cat "$work/$2" >&2 && die "${*:2} fails, but not by: $1"; }
 }
 refused=$(sed -n 's|^#\(el\)\?if REFUSED == \([0-9]*\) // \(.*\)|\2 \3|p' c_tests/gdrx/header.cpp)
-# refuse_all COMPILER: checks by `refuse` all that the header must refuse.
+# refuse_all COMPILER: calls refuse for everything that must not compile.
 refuse_all() {
     refuse "compile with -std=c++17" "$1" -std=c++14
     refuse "reports errors by exceptions" "$1" -std=c++17 -fno-exceptions

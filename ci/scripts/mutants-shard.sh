@@ -41,8 +41,8 @@ copy='crates/gdrcopy-core/src/copy/**'
 # A CPU without AVX-512 does not run avx512.rs, so changes in it are not tried.
 grep -qw avx512f /proc/cpuinfo && absent=none || absent='**/avx512.rs'
 failed=0
-# The tests of the copy routines single-step them, which takes longer than everything else. So they run only for changes
-# in the code of copies.
+# The tests of the copy routines single-step them, which takes longer than everything else. So they run only for mutants
+# of the code of copies.
 mutants --output build/mutants/copies --file "$routines" --file "$copy" --exclude "$absent" --cargo-arg=--test=copy_routines
 mutants --output build/mutants/others --file 'src/**' --file 'crates/gdrx/src/**' --file 'crates/gdrcopy-core/src/**' --exclude "$routines" --exclude "$copy"
 exit $failed

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 ci/scripts/apt-install.sh dpkg-dev
 [ "${1-}" = --sources ] || ci/scripts/apt-install.sh binutils pkg-config rpm unzip
 
-# The copy keeps its builds, so that cargo compiles only what a new version changes.
+# The copy of the repository keeps its builds, so that cargo compiles only what a new version changes.
 copy=$PWD/build/rehearsal
 [ "${1-}" != --sources ] || copy=$work/copy
 old=$(released libgdrapi)

@@ -1,4 +1,4 @@
-/* Registers GPU memory with an RDMA device by its dma-buf, and writes the same memory by the CPU. Without the headers of
+/* Registers a dma-buf of GPU memory with an RDMA device, and writes the same memory by the CPU. Without the headers of
  * rdma-core or without a device, it prints the call that would register the memory. */
 #include "example.h"
 

@@ -61,7 +61,7 @@ TEST(only_minor_0_can_be_opened)
         CHECK_ERROR(open_node(major, others[i]), error);
 }
 
-/* The test ignores lines that later releases and other modules append. */
+/* The test ignores the lines that later releases and other modules append to /proc/driver/gdrdrv/params. */
 TEST(params_show_version_and_mode)
 {
     struct gdrdrv_get_version version;

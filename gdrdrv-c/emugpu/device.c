@@ -30,7 +30,7 @@ static int device_open(struct inode *inode, struct file *file)
 
 /*
  * The memory is freed when the last process closes the file, as on a real GPU. So a forked child
- * that inherits the file keeps the memory.
+ * that inherits the file keeps the memory alive.
  */
 static int device_release(struct inode *inode, struct file *file)
 {

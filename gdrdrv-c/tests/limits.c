@@ -250,7 +250,7 @@ static void full_bar1_is_no_limit(void)
 
 static int go_on[2];
 
-/* Pins, and exits while a child still has copies of the descriptors of gdrdrv and of the GPU. */
+/* Pins memory, and exits while a child still has copies of the descriptors of gdrdrv and of the GPU. */
 static void leave_pins(void)
 {
     uint64_t handles[LIMIT];

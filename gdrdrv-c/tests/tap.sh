@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Scripts source this file, which runs test programs over the loaded gdrdrv and prints the results in TAP version 13.
+# Scripts source this file, which runs test programs with the loaded gdrdrv and prints the results in TAP version 13.
 # A program fails if its exit status is neither 0 nor skip_status, if it leaves a page table pinned, or if the kernel
 # logs a warning.
 

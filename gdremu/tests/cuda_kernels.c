@@ -340,7 +340,7 @@ static void endless(void)
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuCtxDestroy(context));
     CHECK_EQUAL(calls, 0);
-    CUDA(cuCtxSynchronize()); /* The context that is current again is idle. */
+    CUDA(cuCtxSynchronize()); /* The first context, which is current again, is idle. */
     loaded = others;
 }
 

@@ -10,7 +10,7 @@
 
 enum { BLOCK = 2 << 20, PAGE = 4096, SIZE = 4 * PAGE };
 
-static int sockets[2]; /* the end of the receiver, and the end of the exporter */
+static int sockets[2]; /* a connected pair: the receiver's socket, and the exporter's */
 static pid_t exporter;
 
 /* Exports part of a buffer that is filled with 7. */

@@ -46,8 +46,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes one page for the program and one per tool. If NVIDIA has the tool as a program `gdrcopy_TOOL`, its page also
-/// gets that name.
+/// Writes a man page for the program and one for each tool. If NVIDIA has a tool as a program `gdrcopy_TOOL`, its page
+/// also gets that name.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;

@@ -79,8 +79,8 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let commands: Vec<String> = serde_json::from_value(step["commands"].clone()).unwrap();
     let next = planted.examine(&commands);
     let is_still_there = next.steps().iter().any(|next| next["remedy"] == *remedy.name());
-    // A remedy must leave fewer problems than before, or none. In a state with its own mount namespace, this must also
-    // hold for problems and warnings in sum, but not for DoctorStart: doctor sees more once it can start its processes.
+    // A remedy must leave fewer problems than before, or none. In a state with its own mount namespace, the sum of
+    // problems and warnings must fall, too. DoctorStart is exempt: doctor sees more once it can start its processes.
     let ([problems, faults], [before, faults_before]) = (next.faults(), report.faults());
     let is_replaced = problems > 0 && problems >= before
         || planted.state.is_private() && remedy != Remedy::DoctorStart && faults > 0 && faults >= faults_before;

@@ -198,8 +198,8 @@ fn compare_gives_wrong_copies_no_ratio_and_status_1() {
     }
 }
 
-/// In each case: options of gdremu, tools and their options, the exit status that they must have, and a text that they
-/// must print, to stdout if the status is 0 and otherwise to stderr.
+/// Each case has gdremu's options, the tools with their options, the exit status that they must have, and a text that
+/// they must print, to stdout if the status is 0 and otherwise to stderr.
 const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw|copylat|apiperf -a cuMemAlloc", 0, "buffer from cuMemAlloc:"),
     ("", "copybw|copylat|apiperf -a cumemcreate", 0, "buffer from cuMemCreate:"),

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The library of functions that the C tests share.
 const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain/libkit.a");
 
-/// A directory in which programs are built, and in which they find the library under its usual names.
+/// A directory in which programs are built, and in which they find libgdrapi under its usual names.
 struct Workdir(tempfile::TempDir);
 
 impl Workdir {
@@ -129,7 +129,7 @@ fn everything() -> String {
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// Steps for uses.c. The last one copies past the end of a mapping, and so raises SIGSEGV.
+/// Steps for uses.c. `protect` makes a mapping's last page inaccessible. `past` copies to it, which raises SIGSEGV.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]

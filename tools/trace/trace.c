@@ -42,7 +42,7 @@ static inline uint64_t ticks(void)
     return now;
 }
 
-/* Reads the counter once earlier loads have their data, even from the GPU. Does not wait for stores. */
+/* Reads the counter after all earlier loads have got their data, even from the GPU. Does not wait for stores. */
 static inline uint64_t ticks_after_loads(void)
 {
     uint64_t now;
@@ -376,7 +376,7 @@ static inline void leave(struct file *file, unsigned part, uint64_t now)
     set(&file->threads[part].last, now);
 }
 
-/* Adds to a number of this part. The addition is atomic only in the shared part, where several threads may add. */
+/* Adds `value` to a number in this part of the file. The addition is atomic only in the part that threads share. */
 static inline void count(unsigned part, uint64_t *number, uint64_t value)
 {
     if (part == THREADS)
@@ -483,8 +483,8 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
 {
     struct call call = {.file = this_file(), .function = function};
 
-    /* If a signal handler has left a call by siglongjmp, `inside` is still 1, as if the next library made this call. As
-     * no library calls its own gdr_open, calls of gdr_open count in any case. */
+    /* If a signal handler has left an earlier call by siglongjmp, `inside` is still 1, and calls do not count. The next
+     * gdr_open counts in any case, because no library calls its own gdr_open. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
         return call;

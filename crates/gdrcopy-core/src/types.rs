@@ -172,7 +172,7 @@ pub struct Info {
     pub mapping_type: Option<MappingType>,
 }
 
-/// Converts the types from and to the numbers that C programs and the driver pass.
+/// Converts the types above from and to the numbers that C programs and the driver pass.
 pub mod raw {
     use super::{Attribute, MapFlag, MappingType, PinFlags};
 

@@ -1,6 +1,6 @@
 //! A queue of messages to a running GPU kernel, with flow control. The CPU writes messages into slots, and counts them
-//! in a word, the head. The GPU kernel counts the messages that it has taken in another word, the tail. The CPU looks
-//! at the tail before it writes a slot again.
+//! in a word, the head. The GPU kernel takes the messages, and counts them in another word, the tail. The CPU looks at
+//! the tail before it writes a slot again.
 //!
 //! `cargo run --release --example queue`, on a GPU or under gdremu.
 

@@ -242,7 +242,7 @@ impl EmulatedProcess {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
     }
 
-    /// Records that gdremu does not run a GPU kernel. Returns true the first time that this process records this name.
+    /// Records that gdremu has refused to run this GPU kernel. Returns true the first time that a process records it.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
         self.config.session.record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())

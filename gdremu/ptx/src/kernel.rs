@@ -28,7 +28,7 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// The number of threads of each block, by dimension.
     pub block: [u32; 3],
-    /// The most blocks that run at the same time.
+    /// The largest number of blocks that run at the same time.
     pub resident: u64,
     /// True if the GPU kernel gets memory for a barrier of all blocks.
     pub cooperative: bool,

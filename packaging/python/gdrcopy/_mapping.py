@@ -124,7 +124,7 @@ class Mapping(Memory):
                 raise
 
     def __del__(self) -> None:
-        # The base class would unpin the memory too, but so late that its owner may have freed it before.
+        # The base class would also unpin the memory, but perhaps only after the memory's owner has freed it.
         try:
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)

@@ -1,4 +1,4 @@
-//! Derives the properties of the emulated system, on which the model's results depend, from gdremu's options.
+//! Derives, from gdremu's options, the properties of the emulated system on which the model's results depend.
 
 use crate::under_gdremu;
 

@@ -56,7 +56,7 @@ struct Pin {
     state: State,
     /// True if the pin was made with FORCE_PCIE.
     over_pcie: bool,
-    /// True if the pinned memory was freed, and the driver does not keep it.
+    /// True if the pinned memory was freed, and the driver does not keep it alive.
     is_revoked: bool,
     bytes: Rc<RefCell<Vec<u8>>>,
 }

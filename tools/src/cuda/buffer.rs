@@ -90,7 +90,7 @@ impl DeviceBuffer {
         Ok(unsafe { self.copy_out(bytes.as_mut_ptr(), 0, bytes.len()) }?)
     }
 
-    /// Sets the buffer's first `len` bytes on the GPU, and waits for the end.
+    /// Sets the buffer's first `len` bytes on the GPU, and waits until that is done.
     pub(crate) fn fill(&self, byte: u8, len: usize) -> Result<(), CudaError> {
         assert!(len <= self.len);
         // SAFETY: the range is in the buffer.

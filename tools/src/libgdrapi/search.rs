@@ -13,13 +13,13 @@ use crate::system::files;
 /// The name of the place beside this program, where the tools look for a library, but the loader does not.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
-/// The variable with the libraries that the loader takes first.
+/// The variable that lists the libraries which the loader loads first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
 
-/// The file with the libraries that the loader takes after those of LD_PRELOAD.
+/// The file that lists the libraries which the loader loads after those of LD_PRELOAD.
 pub(crate) const PRELOADED_FILE: &str = "/etc/ld.so.preload";
 
-/// The variable with the directories that the loader searches after it has loaded the preloaded libraries.
+/// The variable that lists the directories which the loader searches after it has loaded the preloaded libraries.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// The name by which the loader finds libgdrapi for programs that are linked with it, and for some that call dlopen.

@@ -201,7 +201,7 @@ fn calls_at_once(size: usize) -> usize {
 }
 
 impl Repetitions {
-    /// Returns which calls, counted from 0, are made in this turn.
+    /// Returns the indexes of the calls that are made in this turn.
     fn calls_of(self, turn: usize, turns: usize, batch: usize) -> Range<usize> {
         match self {
             Repetitions::Calls(all) => all * turn / turns..all * (turn + 1) / turns,

@@ -86,7 +86,7 @@ pub(crate) struct Progress {
     parts: usize,
 }
 
-/// The number of steps that the bar has in each part.
+/// The number of steps of the progress bar for each part of the work.
 const STEPS: usize = 1000;
 
 impl Progress {
@@ -96,7 +96,7 @@ impl Progress {
         Progress { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())), parts: 0 }
     }
 
-    /// Shows the name of the part that begins.
+    /// Shows the name of the part of the work that begins.
     pub(crate) fn begin(&self, part: String) {
         self.bar.set_message(part);
     }

@@ -29,7 +29,7 @@ pub(crate) struct Refusal {
 }
 
 impl Versions {
-    /// Unpacks the numbers that the module reports.
+    /// Unpacks the version numbers that the module reports.
     pub(crate) fn new(packed: [u32; 2]) -> Versions {
         let [module, oldest_library] = packed.map(|packed| Version::new(packed >> 16, packed & 0xffff));
         Versions { module, oldest_library }

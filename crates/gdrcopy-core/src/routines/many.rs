@@ -13,7 +13,7 @@
 //!
 //! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
 //! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or (with some routines) 16 bytes, they
-//! are loaded in turn, by the same few instructions each. All other gathers take three passes, which list the aligned
+//! are loaded by the same few instructions each. All other gathers take three passes, which list the aligned
 //! blocks around the items, load them without a branch that depends on an item, and copy the wanted bytes out.
 
 use core::mem::MaybeUninit;

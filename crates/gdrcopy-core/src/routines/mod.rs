@@ -94,7 +94,7 @@ pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
 ///
 /// # Safety
 /// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not overlap. The routine must
-/// suit the mapping's type. The CPU must run it; [`best`], [`find`] and [`supported`] only return such routines.
+/// suit the mapping's type. The CPU must support it; [`best`], [`find`] and [`supported`] return only such routines.
 #[inline(always)]
 pub unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     fence::before_write();

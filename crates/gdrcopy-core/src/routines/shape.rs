@@ -30,7 +30,7 @@ impl Shape {
         Shape { len, addresses }
     }
 
-    /// Returns whether all copies have `len` bytes, a power of two, and mapped addresses that are aligned to it.
+    /// Returns whether all copies have `len` bytes and mapped addresses that are aligned to `len`, a power of two.
     #[inline(always)]
     pub(super) fn is(self, len: usize) -> bool {
         self.len == len && self.addresses & (len - 1) == 0

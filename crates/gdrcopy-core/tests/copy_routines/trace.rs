@@ -57,7 +57,7 @@ struct Trace {
     accesses: Vec<Access>,
 }
 
-/// The trace in progress. It needs no lock, because the handlers run in the thread that owns it.
+/// The trace in progress. It needs no lock, because the signal handlers run in the thread that owns it.
 static TRACE: AtomicPtr<Trace> = AtomicPtr::new(ptr::null_mut());
 
 impl Trace {

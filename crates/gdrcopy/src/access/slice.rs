@@ -301,7 +301,7 @@ impl<'m> MappedSlice<'m> {
         }
     }
 
-    /// Takes the slice as an array of `len` elements, and reads those with the indexes `at`, as
+    /// Treats the slice as an array of `len` elements, and reads those with the indexes `at`, as
     /// [`MappedSlice::read_many`] does.
     pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
@@ -339,7 +339,7 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Returns the size and the alignment that the elements with the indexes `at` have in common. Fails if an index is
-    /// not less than `len`, or if another process has mapped the slice.
+    /// not less than `len`, or in a forked child of the process that has mapped the slice.
     #[inline]
     fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;

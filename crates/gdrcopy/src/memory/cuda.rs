@@ -1,4 +1,4 @@
-//! GPU memory, and host memory in its place, that the CUDA driver allocates. This needs no other crate for CUDA.
+//! Memory that the CUDA driver allocates, on the GPU or on the host. This needs no other crate for CUDA.
 
 use std::ptr;
 use std::sync::Arc;

@@ -117,7 +117,7 @@ impl<M: DeviceMemory> OwnedMapping<M> {
         assert!(start <= range.start && range.end - start <= memory.len() as u64);
         let memory = Kept::new(memory);
         let len = (range.end - range.start) as usize;
-        // SAFETY: the range is part of `memory`, which is kept until the mapping is gone: contract of `DeviceMemory`.
+        // SAFETY: the range is part of `memory`, which lives until the mapping is gone: contract of `DeviceMemory`.
         let pin = unsafe { gdr.pin(range.start, len, options.pin_flags) }?;
         Ok(OwnedMapping { mapping: pin.map(len, options.map_flag)?, memory })
     }

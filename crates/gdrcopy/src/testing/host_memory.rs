@@ -46,7 +46,7 @@ impl Memory {
         // sets. If another test made that call later, the region would seem to belong to another process.
         fork::enter().expect("memory for a page");
         Memory {
-            // SAFETY: `_zeros` keeps these bytes, which nothing else accesses.
+            // SAFETY: `_zeros` owns these bytes, and nothing else accesses them.
             region: unsafe { Region::borrow(address, bytes) },
             _zeros: zeros,
         }

@@ -5,7 +5,7 @@ use gdrcopy::Result;
 use crate::isolated::outcome;
 use crate::model::noise;
 
-/// The least number of bytes before and after the places that a call may write. They must not change.
+/// Before and after the places that a call may write, at least this many bytes are checked: they must not change.
 const GUARD: usize = 4096;
 
 /// Host memory for calls that read GPU memory. Each call may write some places in it, and must not change other bytes.

@@ -15,7 +15,7 @@ use crate::pins::{map_flag, pin_flags};
 use crate::pools::Lent;
 use crate::world::{ARENA, World, pins};
 
-/// Memory that a test gives to a mapping. No call may change the bytes around it.
+/// Memory that a test passes to `Gdr::map_owned`. No call may change the bytes around this memory.
 #[derive(Debug)]
 pub(crate) struct Given {
     lent: Lent,

@@ -52,7 +52,7 @@ pub(crate) fn list(text: fmt::Arguments<'_>) {
     writer.write_all(text.to_string().as_bytes()).expect("the parent reads");
 }
 
-/// Adds a call that is about to be made to the list of calls. [`outcome`] adds its result, and ends the line.
+/// Begins a line of the list, for a call that is about to be made. [`outcome`] adds its result, and ends the line.
 macro_rules! calling {
     ($($text:tt)+) => { $crate::isolated::list(format_args!($($text)+)) };
 }

@@ -73,7 +73,7 @@ fn number(name: &str) -> Option<u64> {
 
 fn main() {
     let mut runner = Runner::new("fuzz");
-    // Pins that are left must not fail the test, because some sequences leak owners by `mem::forget`, and so leave
+    // Pins that are left must not fail the test, because some sequences forget objects by `mem::forget`, and so leave
     // pins. `World::end` checks that all other sequences leave no pin.
     runner.finds_leaks = false;
     runner.add(tests![sequences_change_only_what_the_model_says], PROFILES);

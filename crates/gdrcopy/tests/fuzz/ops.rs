@@ -7,7 +7,7 @@ use proptest::sample::select;
 
 use crate::sizes::{Size, sizes};
 
-/// The kinds of owners. Calls drop or forget an owner of one kind.
+/// The kinds of owners, the values that release something when they are dropped. Calls drop or forget one of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gdr,
@@ -93,7 +93,7 @@ pub(crate) struct Sequence {
     pub(crate) ops: Vec<Op>,
     /// True if the allocator of GPU memory is made before any driver is opened.
     pub(crate) allocator_first: bool,
-    /// The order in which the owners that are left at the end are dropped.
+    /// The order, by kind, in which the values that are left at the end are dropped.
     pub(crate) end: Vec<Kind>,
 }
 

@@ -1,4 +1,4 @@
-//! Calls with views that keep their memory. The views can outlive all other owners, and threads use them in turn.
+//! Calls with views that keep their memory alive. The views can outlive all other owners, and threads use them in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl View {
 }
 
 impl OwnedView {
-    /// Makes calls by the view. Then drops the view in half of the cases, and returns it in the others.
+    /// Makes calls on the view. Then drops the view in half of the cases, and returns it in the others.
     fn used(self, memory: &Memory, args: &Args) -> Option<OwnedView> {
         // If the view is the last owner of its memory, dropping it makes the test read the memory by CUDA. That needs a
         // context in this thread.

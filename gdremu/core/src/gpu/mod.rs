@@ -1,11 +1,11 @@
 //! GPU memory, and the interface by which the driver and the CPU get its pages. The library for real GPUs implements
-//! this interface over `buffers` and `mmap`.
+//! this interface with the help of `buffers` and `mmap`.
 //!
 //! ```text
-//! provider            the interface for the driver and the functions that replace libc's: pins, maps, unmaps pages
+//! provider            the interface by which the driver and gdremu's hooks of libc functions pin, map, unmap pages
 //!   files             HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
 //!     address_space   addresses, buffers, physical objects, page tables: metadata only
-//!       pins          page tables: they keep physical memory alive, and are revoked when it is freed
+//!       pins          page tables: they keep physical memory alive, and are revoked if the program frees it
 //!       reservations  CUDA's virtual memory management
 //!       physical      the GPUs' memory, reference-counted
 //!       ranges        free lists of addresses and of physical memory

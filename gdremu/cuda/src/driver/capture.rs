@@ -39,7 +39,7 @@ pub(super) fn check_call(name: &str) -> Result {
     })
 }
 
-/// Makes the captures that `selects` chooses invalid. Fails with `error` if there are any.
+/// Invalidates the captures that `selects` chooses. Fails with `error` if there are any.
 fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &Capture, &Stream) -> bool) -> Result {
     let State { captures, streams, .. } = state;
     let mut result = Ok(());

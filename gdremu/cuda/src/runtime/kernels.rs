@@ -158,7 +158,7 @@ const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;
 const CLUSTER_SIZE: u32 = 4;
 
-/// Launches a GPU kernel with attributes. Obeys `COOPERATIVE`, and refuses others if they would have an effect.
+/// Launches a GPU kernel with attributes. Obeys `COOPERATIVE`, and refuses other attributes that would have an effect.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
     let mut cooperative = false;
     for index in 0..config.attribute_count as usize {

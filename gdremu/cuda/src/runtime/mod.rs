@@ -1,4 +1,4 @@
-//! The CUDA runtime, over the driver API, for programs that are linked with it dynamically.
+//! The CUDA runtime for programs that are linked with it dynamically. It calls the driver API.
 //!
 //! ```text
 //! entry_points   the exported functions, and copies

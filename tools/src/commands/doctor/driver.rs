@@ -284,7 +284,7 @@ fn rdma(gpu: &Gpu, other: &Advice, backends: Backends) -> Finding {
 /// Returns the advice to use a GPU that supports GPUDirect RDMA: one of `visible`, one that CUDA_VISIBLE_DEVICES hides,
 /// one on the PCI bus that CUDA does not report, or one of another computer.
 fn other_gpu(visible: &[Gpu], container: Option<&Container>) -> Advice {
-    // The advice is a value for CUDA_VISIBLE_DEVICES, with the numbers that GPUs have without the variable.
+    // The advice is a value for CUDA_VISIBLE_DEVICES: numbers that GPUs have while this variable is unset.
     let unhidden = if env::var_os(VISIBLE).is_some() { probe::all_gpus() } else { Vec::new() };
     let all = if unhidden.len() < visible.len() { visible } else { &unhidden };
     let mut good: Vec<_> = all.iter().collect();

@@ -1,4 +1,4 @@
-//! Finds out which libgdrapi programs get, by each name with which they can ask the loader for it.
+//! Finds out which library a program gets if it loads libgdrapi, by each of the names that libgdrapi can have.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

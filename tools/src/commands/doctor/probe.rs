@@ -165,8 +165,8 @@ pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     }
 }
 
-/// Returns the GPUs that CUDA has without CUDA_VISIBLE_DEVICES, with the numbers that this variable takes. If CUDA does
-/// not work, it returns none.
+/// Returns all GPUs that CUDA finds if CUDA_VISIBLE_DEVICES is unset, with their numbers for this variable. Returns
+/// none if CUDA does not work.
 pub(super) fn all_gpus() -> Vec<survey::Gpu> {
     match start(&Work::AllGpus).unwrap_or_default().cuda {
         Some(Cuda { gpus: Ok(gpus), .. }) => gpus,

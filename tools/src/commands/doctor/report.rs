@@ -167,8 +167,8 @@ impl Report {
     }
 }
 
-/// Returns each remedy once. The remedies of problems come first. If every problem has [`Cause::Others`], all of their
-/// remedies are returned; else those problems are left out, because another problem is most likely their cause.
+/// Returns each remedy once, those of problems first. Problems with [`Cause::Others`] are left out if there are other
+/// problems, which most likely cause them.
 fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     let mut steps = chosen(problems, &[Cause::Nothing]);
     if !steps.is_empty() {

@@ -22,7 +22,7 @@ use crate::output::{self, Usage, name};
 pub(crate) use options::Options;
 use options::{Exchange, Producer};
 
-/// The largest size of the data in bytes. The GPU kernel's 32-bit numbers of 4-byte words do not overflow with it.
+/// The largest size of the data in bytes. Up to it, the GPU kernel's 32-bit indexes of words cannot overflow.
 const MAX_DATA: usize = 4 << 30;
 
 /// The results of one library.

@@ -8,8 +8,8 @@ use serde::Serialize;
 pub(super) enum Mode {
     /// UCX chooses between eager and rendezvous by its built-in latency and bandwidth.
     Default,
-    /// UCX chooses by the model of the mapping, which is the latency and bandwidth that tune has measured. Messages in
-    /// host memory are not measured in this mode, because the model does not concern them.
+    /// UCX chooses between eager and rendezvous by the latency and bandwidth that tune has measured for the mapping.
+    /// Messages in host memory are not measured in this mode, because they do not use the mapping.
     Model,
     /// UCX uses the measured model, and a threshold with which it sends messages of all sizes eagerly.
     Eager,

@@ -17,7 +17,7 @@ pub struct Place {
     pub is_known: bool,
 }
 
-/// Returns the addresses of a range at which to look for an allocation: the last address of the range, and all
+/// Returns the addresses at which to look for an allocation in a range: the last address of the range, and all
 /// addresses in its first and last 64 KiB at which an allocation may start.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     /// CUDA's allocations start at multiples of this number of bytes.

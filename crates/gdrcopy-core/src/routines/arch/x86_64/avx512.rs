@@ -219,7 +219,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 
     // SAFETY: head, batches, lines and tail make up the range of this function's contract.
     unsafe {
-        // The calls of `*_by_stack` are tail calls, so that this function needs no stack frame.
+        // The calls to functions named `*_by_stack` are tail calls, so this function needs no stack frame.
         if head > 0 && crosses_page(dst.wrapping_sub(src.addr() % LINE)) {
             return read_head_by_stack(dst, src, len, head);
         }

@@ -20,7 +20,7 @@ pub fn before_read() {
 /// Makes a read an acquire, without an instruction.
 ///
 /// Later stores leave the CPU after they have retired, and so after the loads of the read have returned. Later loads
-/// from WB memory may run early, but retire in order and are repeated if their cache line is taken away before. Later
+/// from WB memory may run early, but retire in order and are repeated if their cache line is lost before that. Later
 /// loads that the program itself makes from a WC mapping are not repeated. They come after the read only if the fence
 /// of another read, or an MFENCE, comes between.
 #[inline(always)]
