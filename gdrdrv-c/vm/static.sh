@@ -56,7 +56,6 @@ ignored=(
     LINUX_VERSION_CODE CONSTANT_COMPARISON # the module is built outside the kernel, for several versions
     ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is also for user space (__powerpc64__, _Static_assert, no BIT())
     NEW_TYPEDEFS                           # the GPU driver's header has one
-    COMPARISON_TO_NULL                     # "pointer != NULL" is as clear as "pointer"
     UNCOMMENTED_DEFINITION                 # wants a comment at each lock, but ours may describe several locks
     MACRO_ARG_REUSE                        # the GPU driver's header has such a macro
 )

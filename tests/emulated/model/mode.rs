@@ -10,8 +10,8 @@ pub(super) struct Mode {
     pub(super) driver: (i32, i32),
     /// The default mapping type of the platform.
     pub(super) default_type: u32,
-    /// True if the driver is a kernel module. gdremu cannot make the module's calls fail. Before it asks the
-    /// GPU driver, the module refuses sizes that no GPU has.
+    /// True if the driver is a kernel module. gdremu cannot make the module's calls fail. If a size
+    /// exceeds the BARs of all GPUs, the module refuses it without asking the GPU driver.
     pub(super) is_module: bool,
 }
 

@@ -83,16 +83,16 @@ root() {
     cd root; pivot_root . mnt; cd "$dir"; mount -t tmpfs pci /sys/bus/pci
 }
 
-# Puts a GPU of NVIDIA on the bus, after a root directory.
+# Puts a GPU of NVIDIA on the PCI bus. `root` must have run before.
 gpu() { mkdir -p /sys/bus/pci/devices/$1; echo 0x10de >/sys/bus/pci/devices/$1/vendor; echo 0x030200 >/sys/bus/pci/devices/$1/class; }
 
-# Makes a copy of /etc, after a root directory, for changes.
+# Puts a copy of /etc in its place, which the state may change. `root` must have run before.
 etc() { mount -t tmpfs -o mode=755 etc /etc; cp -a /mnt/etc/. /etc; }
 
-# Also puts a libcuda.so.1 there, whose cuInit has this result.
+# Runs `root`, and puts a libcuda.so.1 into LD_LIBRARY_PATH, whose cuInit has this result.
 cuda() { root; put "$libcuda" cuda/libcuda.so.1; path right cuda; export CU_INIT="$1"; }
 
-# Also makes a new /dev, and gdrdrv the driver of major number 120; `node` makes the device node too.
+# Runs `cuda`, makes a new /dev, and makes gdrdrv the driver of major number 120. `node` also makes the device node.
 dev() {
     cuda 0; mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; mount -t tmpfs driver /proc/driver
     mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; printf 'Character devices:\n120 gdrdrv\n' >devices
@@ -102,8 +102,8 @@ node() { dev; mknod -m "${1:-666}" /dev/gdrdrv "${2:-c}" "${3:-120}" 0; }
 # Is a Docker container whose libcuda.so.1 does not open.
 capabilities() { dev; echo no library >cuda/libcuda.so.1; export container=docker; }
 
-# Has no kernel module there. Each of the next functions adds something: the module's sources, the kernel's headers, the GPU
-# driver's sources, and a module for the open GPU driver.
+# Runs `root`, and leaves no kernel module. Each of the next functions runs the one before it, and adds something: the
+# module's sources, the kernel's headers, the GPU driver's sources, and a module for the open GPU driver.
 modules() {
     root; kernel=/lib/modules/$(uname -r); mkdir -p /lib/modules
     for tree in /lib/modules /usr/src /var/lib; do mount -t tmpfs tree $tree; done; mkdir -p "$kernel" /var/lib/dkms
