@@ -196,8 +196,8 @@ bool gdr_pages_depart(struct pci_dev *device)
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
 	/*
-	 * The caller looks for pins of the device after this increment. It finds those whose
-	 * gdr_pages_check() has run. For pins that are still being made, gdr_pages_check() fails.
+	 * After this increment, the caller looks for pins of the device. It finds those whose
+	 * gdr_pages_check() has run. For newer pins, gdr_pages_check() sees the increment, and fails.
 	 */
 	atomic_inc(&gdr_departures);
 	return true;

@@ -165,7 +165,7 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else an unpin is ending this pin: the GPU driver answered 0 to it, but kept the memory pinned */
+	} /* else an unpin is ending this pin, but the GPU driver kept its memory pinned, although it returned 0 */
 	gdr_pin_put(pin);
 }
 
@@ -193,7 +193,7 @@ static struct gdr_pin *gdr_pin_new(struct gdr_file *file, bool force_pcie)
 	return pin;
 }
 
-/* Counts the pin for its owners, and adds it to gdr_pins. */
+/* Counts the pin for its process and its user, and adds it to gdr_pins. */
 static int gdr_pin_charge(struct gdr_pin *pin)
 {
 	struct gdr_owner *user = gdr_owner_get_user();

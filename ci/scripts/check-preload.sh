@@ -83,7 +83,7 @@ got() {
 }
 
 # expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the library WANTED, both while the other
-# library is on LD_LIBRARY_PATH and while it is in the cache.
+# library is on LD_LIBRARY_PATH and while it is in the loader's cache.
 expect() {
     local place
     for place in path cache; do

@@ -95,7 +95,7 @@ static void user(void)
     next_step(); /* in this step, the user has two pins */
     in_child(child_of_user);
     CHECK_OK(unpin(fd, first));
-    next_step(); /* now only the second pin */
+    next_step(); /* now the user has only the second pin */
     va = mapped(fd, pinned(fd, memory), 2 * GPU_PAGE);
     CHECK(close(fd) == 0);
     next_step(); /* two pins again, because a mapping keeps the closed file */

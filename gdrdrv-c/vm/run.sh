@@ -128,7 +128,7 @@ END
 if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
     accelerator=(-accel kvm -cpu host)
 else
-    # QEMU 7.2 sets wrong flags after cmpxchg16b (cx16), which Linux 6.12 looks at. The other features only cost time.
+    # QEMU 7.2 sets wrong flags after cmpxchg16b (cx16), which Linux 6.12 looks at. The others are off to save time.
     accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
         -cpu 'max,cx16=off,smap=off,smep=off,la57=off')
 fi

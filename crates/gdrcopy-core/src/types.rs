@@ -98,11 +98,11 @@ pub enum MapFlag {
     /// The platform's default.
     #[default]
     Default,
-    /// Write-combining, or an error.
+    /// A write-combining mapping. Mapping fails if the driver gives another type.
     WriteCombining,
-    /// Cached, or an error.
+    /// A cached mapping. Mapping fails if the driver gives another type.
     Caching,
-    /// Device memory, or an error.
+    /// A mapping as device memory. Mapping fails if the driver gives another type.
     Device,
 }
 
@@ -139,7 +139,7 @@ impl PinFlags {
 pub struct P2pTokens {
     /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
     pub p2p_token: u64,
-    /// `vaSpaceToken` of the same attribute.
+    /// `vaSpaceToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
     pub va_space: u32,
 }
 

@@ -26,7 +26,7 @@ static void *map_gpu_memory(void *address)
     return window;
 }
 
-// All threads copy the data of each round between two barriers.
+// In each round, all threads copy the data, with a barrier before the copy and one after it.
 __global__ void answer(uint32_t *request, uint32_t *reply, const uint32_t *from, uint32_t *to, uint32_t words)
 {
     cuda::atomic_ref<uint32_t, cuda::thread_scope_system> asked(*request), replied(*reply);

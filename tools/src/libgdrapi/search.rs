@@ -16,7 +16,7 @@ pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 /// The variable with the libraries that the loader takes first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
 
-/// The file with the libraries that the loader takes after those of LD_PRELOAD.
+/// The file that lists libraries, which the loader loads after those of LD_PRELOAD.
 pub(crate) const PRELOADED_FILE: &str = "/etc/ld.so.preload";
 
 /// The variable with the directories that the loader searches after it has loaded the preloaded libraries.

@@ -125,7 +125,7 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// Takes the descriptor of a file that cannot be opened a second time, such as a dma-buf.
+    /// Takes over the descriptor of a file that cannot be opened a second time, such as a dma-buf.
     pub fn new(fd: OwnedFd) -> Descriptor {
         Descriptor { file: OpenFile::of(fd.into_raw_fd()), owner: Owner::current() }
     }
@@ -315,7 +315,7 @@ fn clear_in_children() -> nix::Result<()> {
     }
 }
 
-/// Makes libc clear the page in every child that `fork` makes.
+/// Makes libc clear `PAGE` in every child that `fork` makes.
 fn clear_after_fork() -> nix::Result<()> {
     extern "C" fn clear() {
         PAGE.epoch.store(0, Ordering::Release);

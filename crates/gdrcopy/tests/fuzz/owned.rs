@@ -1,4 +1,4 @@
-//! Calls with views that keep their memory. The views can outlive all other owners, and threads use them in turn.
+//! Makes calls with views that keep their memory alive. A view can be its last owner. Threads use the views in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

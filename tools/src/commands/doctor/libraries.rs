@@ -84,7 +84,7 @@ pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     Remedy::LibraryName.into()
 }
 
-/// Returns the remedy if the loader cannot load a library by this name.
+/// Returns the remedy for a name by which the loader cannot load a library.
 pub(super) fn missing(name: &str) -> Advice {
     if let Some((file, why)) = broken(name) {
         return repair(&file, &why);
