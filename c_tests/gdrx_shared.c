@@ -17,7 +17,7 @@
 #define BYTES 70000
 #define NOT_MAPPED 3 /* the exit status of a receiver that got no descriptor, or could not map the dma-buf */
 
-/* The data that is sent together with the descriptor. */
+/* The data that is sent together with a dma-buf's descriptor. */
 struct part {
     uint64_t offset;
     uint32_t type, unused;

@@ -182,7 +182,7 @@ static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 #endif
 }
 
-/* Returns the physical address of a byte of the pin. The pin must be live, with its gate held. */
+/* Returns the physical address of a byte of the pin. The pin must be live, and its lock `gate` held. */
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 {
 	const struct nvidia_p2p_page *page = pin->table->pages[offset >> GDRDRV_GPU_PAGE_SHIFT];
@@ -190,7 +190,7 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* Called when a driver was unbound from the device. If that may be a GPU, counts the event, and returns true. */
+/* Called when a driver was unbound from the device. If the device may be a GPU, counts the event and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)

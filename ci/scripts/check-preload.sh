@@ -93,7 +93,7 @@ expect() {
 }
 
 for program in linked libgdrapi.so libgdrapi.so.2; do
-    expect $program '' '' other # By default, programs get the other library.
+    expect $program '' '' other # By default, programs get the other library, which is not this project's.
     expect $program '' "$lib" this
     expect $program "$lib/libgdrapi-preload.so" '' this
 done

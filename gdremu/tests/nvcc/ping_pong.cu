@@ -44,7 +44,7 @@ __global__ void answer(uint32_t *request, uint32_t *reply, const uint32_t *from,
     }
 }
 
-// Polls a volatile word, and stores the number of each iteration to host memory.
+// Waits in each round until both halves of *word are the round's number, and stores it in the upper half of *seen.
 __global__ void poll(const volatile uint64_t *word, volatile uint64_t *seen)
 {
     for (uint64_t i = 1; i <= ROUNDS; i++) {

@@ -92,7 +92,7 @@ fn open(path: &Path) -> File {
     }
 }
 
-/// Returns the function of that name in the first file that has it.
+/// Returns the function `name` of the first file that has it.
 ///
 /// # Safety
 /// `T` must be the function's type.

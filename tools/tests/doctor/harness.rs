@@ -237,7 +237,7 @@ impl Planted {
     }
 }
 
-/// The JSON report.
+/// doctor's exit status and JSON report.
 pub(crate) struct Report {
     pub(crate) status: Option<i32>,
     pub(crate) json: Value,

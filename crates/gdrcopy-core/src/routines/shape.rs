@@ -16,7 +16,7 @@ pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields)
 pub struct Shape {
     /// The size of each item in bytes; 0 if sizes differ.
     pub(super) len: usize,
-    /// The bitwise or of the mapped addresses of all items. If all of them are multiples of 8, so is it.
+    /// The bitwise or of the mapped addresses of all items. It is a multiple of 8 if all the addresses are.
     pub(super) addresses: usize,
 }
 

@@ -277,7 +277,7 @@ static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 /// The last number that a process got as its epoch. Children inherit it, and count on from there.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The process's epoch, which differs from its parent's; 0 before `enter`.
+/// This process's epoch, a number that differs from its parent's; 0 before `enter`.
 #[inline]
 fn epoch() -> u64 {
     PAGE.epoch.load(Ordering::Acquire)
@@ -302,7 +302,7 @@ pub fn enter() -> Result<()> {
     Ok(())
 }
 
-/// Makes the kernel clear the page in every child.
+/// Makes the kernel clear `PAGE` in every child.
 fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
         return Ok(()); // Miri knows neither this advice nor fork.
@@ -310,7 +310,7 @@ fn clear_in_children() -> nix::Result<()> {
     // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {
         Ok(()) => Ok(()),
-        // Linux before 4.14 does not know this advice.
+        // Linux before 4.14 does not know MADV_WIPEONFORK.
         Err(_) => clear_after_fork(),
     }
 }
