@@ -197,7 +197,7 @@ bool gdr_pages_depart(struct pci_dev *device)
 		return false;
 	/*
 	 * After this increment, the caller looks for pins of the device. It finds those whose
-	 * gdr_pages_check() has run. For newer pins, gdr_pages_check() sees the increment, and fails.
+	 * gdr_pages_check() has run. That check fails for pins that were already being made.
 	 */
 	atomic_inc(&gdr_departures);
 	return true;

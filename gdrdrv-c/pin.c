@@ -165,7 +165,7 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else an unpin is ending this pin, but the GPU driver kept its memory pinned, although it returned 0 */
+	} /* else an unpin is ending this pin: the GPU driver returned 0 to the unpin, but kept the memory pinned */
 	gdr_pin_put(pin);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the versions in the files that scripts/versions.sh lists, and prints all that are wrong. scripts/set-version
+# Checks the versions in the places that scripts/versions.sh lists, and prints all that are wrong. scripts/set-version
 # writes these versions. Also checks that the API levels in include/gdrapi.h and include/gdrx.h agree with the versions,
 # and with what the libraries report.
 set -euo pipefail

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Received,
 }
 
-/// A device or dma-buf that may still be in use. Another process's dma-buf is in the list only while this process
+/// A device or dma-buf that may still be in use. Another process's dma-buf is recorded only while this process
 /// maps it.
 struct Made {
     kind: Kind,

@@ -39,7 +39,7 @@ pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
 /// Shell code that runs before the commands of each [`State`], and defines functions for them. It enters the state's
-/// directory. There it makes a stand-in for UCX, and a directory `right` with this project's library under both names.
+/// directory. There it makes a directory `right` with this project's library under both names, and a stand-in for UCX.
 const WORDS: &str = r#"
 cd "$dir"
 export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"

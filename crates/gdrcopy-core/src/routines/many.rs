@@ -241,7 +241,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16384;
 /// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
 const LARGEST: usize = 2048;
-/// The list grows by this many bytes at a time, so that the same branches are taken for all items of up to that size.
+/// The list of blocks grows by this many bytes at a time, so that all items of up to this size take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.

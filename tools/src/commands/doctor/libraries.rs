@@ -84,7 +84,7 @@ pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     Remedy::LibraryName.into()
 }
 
-/// Returns the remedy for a name by which the loader cannot load a library.
+/// Returns the remedy for a library that the loader cannot load by this name.
 pub(super) fn missing(name: &str) -> Advice {
     if let Some((file, why)) = broken(name) {
         return repair(&file, &why);
