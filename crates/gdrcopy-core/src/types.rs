@@ -98,11 +98,11 @@ pub enum MapFlag {
     /// The platform's default.
     #[default]
     Default,
-    /// A write-combining mapping. Mapping fails if the driver gives another type.
+    /// A write-combining mapping. Mapping fails if the driver makes no such mapping.
     WriteCombining,
-    /// A cached mapping. Mapping fails if the driver gives another type.
+    /// A cached mapping. Mapping fails if the driver makes no such mapping.
     Caching,
-    /// A mapping as device memory. Mapping fails if the driver gives another type.
+    /// A mapping as device memory. Mapping fails if the driver makes no such mapping.
     Device,
 }
 
