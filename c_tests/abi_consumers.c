@@ -60,7 +60,7 @@ static int pin_over_pcie(void)
     return result == 0;
 }
 
-/* Returns where the CPU finds the byte with the GPU address `address`. The mapping starts at the GPU address `va`. */
+/* Returns the CPU address of the byte at the GPU address `address`. The mapping starts at the GPU address `va`. */
 static volatile uint64_t *place_after(uint64_t va)
 {
     CHECK(va <= address && address - va < GPU_PAGE_SIZE);

@@ -200,7 +200,7 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
     faults(NULL);
 }
 
-/* If a driver call fails, gdr_close still makes the others, and returns the first error. */
+/* If a driver call fails, gdr_close still makes the other driver calls, and returns the first error. */
 static void close_fails(void)
 {
     /* gdr_close maps inaccessible memory over each mapping (MMAP_FIXED), so that nothing else gets its addresses. If

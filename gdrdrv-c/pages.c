@@ -190,14 +190,14 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* Called when a driver was unbound from the device. If that may be a GPU, counts the event, and returns true. */
+/* Called when a driver was unbound from the device. If the device may be a GPU, counts the event and returns true. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
 	/*
-	 * The caller looks for pins of the device after this increment. It finds those whose
-	 * gdr_pages_check() has run. For pins that are still being made, gdr_pages_check() fails.
+	 * After this increment, the caller looks for pins of the device. It finds those whose
+	 * gdr_pages_check() has run. That check fails for pins that were already being made.
 	 */
 	atomic_inc(&gdr_departures);
 	return true;

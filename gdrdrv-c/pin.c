@@ -193,7 +193,7 @@ static struct gdr_pin *gdr_pin_new(struct gdr_file *file, bool force_pcie)
 	return pin;
 }
 
-/* Counts the pin for its owners, and adds it to gdr_pins. */
+/* Counts the pin for its process and its user, and adds it to gdr_pins. */
 static int gdr_pin_charge(struct gdr_pin *pin)
 {
 	struct gdr_owner *user = gdr_owner_get_user();

@@ -547,7 +547,7 @@ class batch {
         detail::check(gdrx_write_unfenced(&target_.raw(), offset, host, size), "gdrx_write_unfenced", detail::stay_inside);
     }
 
-    /** Writes an object or, for arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
+    /** Writes an object, or the elements of an array, container or span. @throws std::system_error EINVAL, EACCES */
     template <class T> void write(std::size_t offset, const T &value)
     {
         const gdrx_copy copy = detail::copy_of(offset, value);
@@ -600,7 +600,7 @@ class gather {
         copies_.push_back({offset, host, size});
     }
 
-    /** Adds a read into an object or, for arrays, containers and spans, the elements.
+    /** Adds a read into an object, or into the elements of an array, container or span.
      *  @throws std::system_error EINVAL: the bytes are not all inside the slice */
     template <class T> void add(std::size_t offset, T &&into)
     {

@@ -25,7 +25,7 @@ build() {
     rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $work/rpmbuild/$1" "$work/$1.spec" >/dev/null
 }
 
-# header PACKAGE WHAT: prints the beginning of a spec file, for a package that stands for WHAT.
+# header PACKAGE WHAT: prints the beginning of a spec file, for a package that takes the place of WHAT.
 header() {
     printf '%s\n' "Name: $1" 'Version: 2.6' 'Release: 1' "Summary: stands for $2" 'License: none' 'BuildArch: noarch' \
         '%description' "Stands for $2."

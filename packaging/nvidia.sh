@@ -50,8 +50,8 @@ no_nvidia_files() {
         -o -name 50-gdrdrv.conf -o -path '*/gdrcopy/*' \) -not -name '*.dpkg-bak' | grep . || die "NVIDIA's service is left"
 }
 
-# new_kernel: makes a simulated kernel in the tree, with headers and modules that are only stand-ins. It has the version of the
-# running kernel, and no module is loaded.
+# new_kernel: makes a simulated kernel in the directory $tree, with headers and modules that are only stand-ins. It has the
+# version of the running kernel, and no module is loaded.
 new_kernel() {
     kernel=$(uname -r)
     mkdir -p "$tree/lib/modules/$kernel/build/include" "$tree/run/kernel/module"

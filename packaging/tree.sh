@@ -82,7 +82,7 @@ emulated() {
 }
 
 # run_programs [NOT]: runs the installed programs on an emulated GPU: doctor, trace, copybw, gdrcopy_sanity and the C tests. A C
-# test exits with 4 if it does not test this profile of the emulator. Tests whose names match NOT are left out.
+# test exits with 4 if it cannot test this profile of the emulator. Tests whose names match NOT are left out.
 run_programs() {
     local not=${1:-^$} tests test profile status passed=0 waived=0
     if [[ ! doctor =~ $not ]]; then

@@ -226,7 +226,7 @@ impl<T: Kind> Handle<T> {
         Ok(Handle { slot, holder, place: T::place(holder) })
     }
 
-    /// Calls `work` with the object. Calls for the same handle in other threads wait until `work` has returned.
+    /// Calls `work` with the handle's object. Other threads' calls for this handle wait until `work` has returned.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let mut place = self.lock()?;
         work(self.object(&mut place)?)

@@ -15,7 +15,7 @@ pub(crate) struct GdrEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// The object of a `gdr_mh_t`, a pin. `gdr` is the `gdr_t` that it was pinned with.
+/// A pin, for which a `gdr_mh_t` stands. `gdr` is the `gdr_t` with which it was pinned.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
     // The fields are dropped in this order, which unmaps first, and then unpins.

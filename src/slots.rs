@@ -282,7 +282,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Returns the address of the step (`STEP` slots) with this index.
+    /// Returns the address of the step with this index. A step is `STEP` slots.
     fn step(&self, step: usize) -> NonNull<c_void> {
         let address = ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES);
         // SAFETY: the reservation does not begin at 0.

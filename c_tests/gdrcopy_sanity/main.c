@@ -59,7 +59,7 @@ static void choose_default(void)
         all[i].is_chosen = option_extended || !all[i].test->extended;
 }
 
-/* ---- Running ---- */
+/* ---- Running the tests ---- */
 
 static double now_s(void)
 {

@@ -1,6 +1,6 @@
 /*
- * Checks gdrx.h in every version of C and C++, with nothing included before it. The asserted layouts are those that
- * crates/gdrx/src/map.rs asserts, too. The pointers of `types` accept only members and functions of the right types.
+ * Checks gdrx.h in every version of C and C++, with nothing included before it. crates/gdrx/src/map.rs asserts the same
+ * layouts. The initializer of the struct `types` compiles only if all members and functions have the right types.
  */
 
 #include "gdrx.h"

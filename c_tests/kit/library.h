@@ -51,7 +51,7 @@ int uses_dmabuf(gdr_t g);
 /* Calls gdr_open, and ends the program as waived (skipped) if gdr_open has chosen gdrdrv, not the dma-buf backend. */
 gdr_t open_dmabufs(void);
 
-/* Ends the program as waived unless the driver is gdrdrv 2.`minor` or later. */
+/* Ends the program as waived (skipped) unless the driver is gdrdrv 2.`minor` or later. */
 void require_gdrdrv(int minor);
 
 /* Returns the unit that pins are rounded out to: the GPU page size, or with dma-bufs the host's page size. */

@@ -13,8 +13,8 @@ cxx_warnings="-Wold-style-cast -Wuseless-cast -Wzero-as-null-pointer-constant"
 # need.
 clang_warnings="-Weverything -Wno-padded -Wno-c++98-compat -Wno-c++98-compat-pedantic"
 
-# compile STANDARD COMPILER FLAG...: compiles gdrapi.h before gdrconfig.h and after it, gdrx.h, and from C++17 on
-# gdrx.hpp.
+# compile STANDARD COMPILER FLAG...: compiles gdrapi.h (with gdrconfig.h before it, then after it), gdrx.h and,
+# from C++17 on, gdrx.hpp.
 compile() {
     local language=c sources=(c_tests/header/{c99,config,gdrx}.c) source
     [[ $1 != c++* ]] || language=c++ sources=(c_tests/header/{cxx17.cpp,config.c,gdrx.c})

@@ -190,7 +190,7 @@ run "$work"/archive/build/with_{gdrcopy,gdrx}
 # order.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$work/libanother.a"
 for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
-    # shellcheck disable=SC2086 # Each word is an option.
+    # shellcheck disable=SC2086 # $archives has several options.
     quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -Wl,-u,another -L"$work" -L"$root/usr/lib" \
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$work/program"

@@ -83,7 +83,7 @@ got() {
 }
 
 # expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the library WANTED, both while the other
-# library is on LD_LIBRARY_PATH and while it is in the cache.
+# library is on LD_LIBRARY_PATH and while it is in the loader's cache.
 expect() {
     local place
     for place in path cache; do
@@ -93,7 +93,7 @@ expect() {
 }
 
 for program in linked libgdrapi.so libgdrapi.so.2; do
-    expect $program '' '' other # By default, programs get the other library.
+    expect $program '' '' other # By default, programs get the other library, which is not this project's.
     expect $program '' "$lib" this
     expect $program "$lib/libgdrapi-preload.so" '' this
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the versions, and prints all that are wrong. scripts/versions.sh lists the places of versions, and
-# scripts/set-version writes them. Also checks that the C API's levels in include/gdrapi.h and include/gdrx.h agree with
-# the versions, and with what the libraries report.
+# Checks the versions in the places that scripts/versions.sh lists, and prints all that are wrong. scripts/set-version
+# writes these versions. Also checks that the API levels in include/gdrapi.h and include/gdrx.h agree with the versions,
+# and with what the libraries report.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh

@@ -13,7 +13,7 @@ extern int to_child[2], to_parent[2];
 
 /* Executes this program again, which then calls after_exec() with these arguments. */
 _Noreturn void exec_self(const char *then, int fd);
-/* Runs in the executed program. Checks that the device `fd` behaves as `then` says, and ends the case. */
+/* Runs in the executed program. Checks that the device `fd` behaves as `then` says, and ends the test case. */
 _Noreturn void after_exec(const char *then, int fd);
 
 /* ---- The implementation under test ---- */

@@ -12,7 +12,7 @@
 static const struct difference {
     const char *what; /* the situation, as a case passes it to expected() */
     int who;
-    unsigned int from, to; /* the first and last release 2.x */
+    unsigned int from, to; /* the result is that of the releases 2.`from` to 2.`to` */
     long expected;
 } differences[] = {
     /* Results that only some releases have. commands.c lists since which release each command exists. */

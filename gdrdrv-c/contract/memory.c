@@ -32,7 +32,7 @@ static void *found(void *library, const char *name)
     return function;
 }
 
-/* Loads CUDA, unless it is loaded. Returns false if there is none. */
+/* Loads CUDA, unless it is loaded. Returns false if CUDA is not installed. */
 static bool cuda_loads(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);

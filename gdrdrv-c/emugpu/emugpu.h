@@ -153,7 +153,7 @@ void pause_for(u32 microseconds);
 
 /* ---- p2p.c ---- */
 
-/* Returns how many bytes have ever been allocated for requests to pin, before their ranges were checked. */
+/* Returns how many bytes were allocated, in total, for requests to pin whose ranges were not yet checked. */
 u64 pins_unchecked_bytes(void);
 void wait_while_held(void);
 

@@ -30,7 +30,7 @@ static bool is_range(u64 va, u64 size)
 	       size <= LAST_ADDRESS - va;
 }
 
-/* ---- Spaces ---- */
+/* ---- GPU address spaces ---- */
 
 struct emugpu_space *space_new(struct address_space *views)
 {

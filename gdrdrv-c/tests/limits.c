@@ -339,7 +339,7 @@ static void pins_of_ended_processes_count_for_their_user(void)
     CHECK(close(go_on[0]) == 0 && close(go_on[1]) == 0);
 }
 
-/* Pins while the parent changes the limit. */
+/* Makes pins, while the parent process changes the limits. */
 static void limit_that_changes(void)
 {
     uint64_t handles[LIMIT];

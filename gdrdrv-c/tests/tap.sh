@@ -48,7 +48,7 @@ tap_test() {
     fi
 }
 
-# tap_note FILE: prints the line of a passed program's output that tap_test adds to its result.
+# tap_note FILE: prints the last note in the output of a program that passed. tap_test appends this note to its "ok" line.
 tap_note() {
     grep -v '^ok ' "$1" | tail -n 1 | sed 's/^# //'
 }

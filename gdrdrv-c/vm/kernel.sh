@@ -110,10 +110,10 @@ for candidate in $(apt-cache pkgnames "linux-headers-$number" |
     echo "kernel.sh: ${candidate#linux-headers-} is left out: the archive does not have its image or its headers" >&2
 done
 [ -n "$headers" ] || die "the archive has no Linux $series for $architecture with image and headers ($suites): try again later"
-# shellcheck disable=SC2086 # These are several words.
+# shellcheck disable=SC2086 # $packages has several words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
-    # To save space, leaves out all drivers but those for virtio and net. Drivers are half of a package of modules.
+    # To save space, leaves out most drivers, but not virtio and net. Drivers are half of a package of modules.
     dpkg-deb --fsys-tarfile "$package" | tar --extract --exclude='*/lib/modules/*/kernel/drivers/[!nv]*' \
         --exclude='*/lib/modules/*/kernel/drivers/net/ethernet' --exclude='*/lib/modules/*/kernel/sound'
     rm "$package"

@@ -39,7 +39,7 @@ mutant() {
         ! cmp -s "$source/$1" "$root/gdrdrv-c/$1" || { echo "mutants.sh: $name changes nothing in $1" >&2 && exit 2; }
         shift 2
     done
-    # shellcheck disable=SC2086 # These are several words.
+    # shellcheck disable=SC2086 # $options has several words.
     "$here/run.sh" $options --source "$source" --timeout 600 -- "$root/gdrdrv-c/tests/run.sh" "$program" \
         >"$source.log" 2>&1 || status=$?
     if [ $status -eq 0 ] || [ $status -eq 4 ]; then # status 4 means that the test program was skipped

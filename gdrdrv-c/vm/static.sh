@@ -23,7 +23,7 @@ report() {
     status=1
 }
 
-# compile NAME [variable=value ...]: builds both modules from copies.
+# compile NAME [variable=value ...]: builds gdrdrv and emugpu from copies of their sources.
 compile() {
     local out=$work/$1
     shift

@@ -47,7 +47,7 @@ GPU_TEST(life)
     CUDA(cuMemGetAddressRange(&base, &size, address + BLOCK + 1));
     CHECK(base == address && size == 2 * BLOCK);
 
-    /* Maps the same memory at a second address and beside another object, and uses it after its handle is released. */
+    /* Maps another object behind the first, and the first also at a second address. The memory outlives its handles. */
     CUDA(cuMemCreate(&again, BLOCK, &wanted, 0));
     CUDA(cuMemMap(address + 2 * BLOCK, BLOCK, 0, again, 0));
     CUDA(cuMemRelease(again));

@@ -234,7 +234,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
          0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
-    // Threads of the child make their first calls at once, and must create only one file for the child's counts.
+    // The child's threads make their first calls at the same time, and must create only one file for its counts.
     (
         "open fork threads",
         0,

@@ -40,7 +40,7 @@ impl Ucx {
         self.0.path().join(name)
     }
 
-    /// Returns the command that runs tune with this UCX, whose ucx_perftest reports the times of `times`.
+    /// Returns the command that runs tune with this fake UCX. Its ucx_perftest reports the times from `times()`.
     fn command(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
         let mut command = gdrcopy(emulated, &["tune", &lib(), "--cpu=0", &format!("--budget={budget}"), "--ucx"]);
         command.arg(self.0.path()).env("FAKE_TIMES", times()).envs(variables.iter().copied());

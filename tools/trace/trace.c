@@ -179,7 +179,7 @@ static void end_quiet(struct quiet before)
     errno = before.error;
 }
 
-/* ---- The next library ---- */
+/* ---- The libgdrapi to which calls are forwarded ---- */
 
 /* The values of GDRTRACE_DIRECTORY and GDRTRACE_LIBRARY, which `gdrcopy trace` sets. */
 static const char *directory, *library;
@@ -242,7 +242,7 @@ static int fill(int to, int from)
     struct rlimit limit;
 
     getrlimit(RLIMIT_FSIZE, &limit);
-    while (limit.rlim_cur >= sizeof(struct file) && left > 0) { /* a longer write would raise SIGXFSZ */
+    while (limit.rlim_cur >= sizeof(struct file) && left > 0) { /* a write past the limit would raise SIGXFSZ */
         if (from >= 0)
             len = syscall(SYS_read, from, buffer, sizeof(buffer));
         if (len <= 0 || (size_t)len > left || syscall(SYS_write, to, buffer, len) != len)
@@ -268,7 +268,7 @@ static void list_objects(const struct file *file, uint64_t number)
     end_quiet(quiet);
 }
 
-/* Creates and maps the file with this process's counts. Returns NULL if there is no room for all of it. */
+/* Creates and maps the file for this process's counts. Returns NULL if the whole file cannot be written. */
 static struct file *make_file(void)
 {
     struct file *file = MAP_FAILED;
@@ -590,7 +590,7 @@ static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t ma
     return __atomic_exchange_n(&pin->mapped, mapped, __ATOMIC_RELAXED);
 }
 
-/* Returns the length of a mapping in bytes of whole pages. With GDRCOPY_ALLOW_UNALIGNED_MAP, a pin may begin inside a page. */
+/* Returns the length of a mapping, rounded up to whole pages. A pin may begin inside a page. */
 static size_t mapped_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

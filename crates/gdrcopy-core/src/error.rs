@@ -202,7 +202,7 @@ pub struct OsError(Errno);
 impl OsError {
     /// Wraps the errno of a call that has just failed.
     #[cold]
-    #[inline(never)] // If this were inlined, the functions that pin and unmap would save more registers.
+    #[inline(never)] // If this were inlined, functions that pin and unmap would push more registers to the stack.
     fn new(errno: Errno) -> OsError {
         OsError(match errno {
             // nix turns the kernel's internal ENOTSUPP into `UnknownErrno`, but the thread's errno still holds it.

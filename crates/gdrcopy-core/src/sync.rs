@@ -37,9 +37,9 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks the mutex; `None` if this thread has locked it by this function. That happens if a program replaces a
-    /// function such as mmap that is called under the lock, and the replacement calls this library. A signal handler
-    /// waits forever if it calls this function in the few instructions for which the mutex is locked and `thread` is 0.
+    /// Locks the mutex; `None` if this thread has already locked it by this function. An example is a program that
+    /// replaces mmap by a function that calls this library, if mmap is called under the lock. A signal handler waits
+    /// forever if it calls this function in the few instructions for which the mutex is locked and `thread` is 0.
     pub fn lock_unless_here(&self) -> Option<Guard<'_, T>> {
         let this_thread = pthread_self() as usize;
         if self.thread.load(Ordering::Relaxed) == this_thread {

@@ -139,7 +139,7 @@ impl PinFlags {
 pub struct P2pTokens {
     /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
     pub p2p_token: u64,
-    /// `vaSpaceToken` of the same attribute.
+    /// `vaSpaceToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
     pub va_space: u32,
 }
 

@@ -61,7 +61,7 @@ unsafe fn write_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usi
     })
 }
 
-/// Makes reads whose loads overlap.
+/// Makes several reads, whose loads can be under way at the same time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     // SAFETY: contract of the header.

@@ -95,7 +95,7 @@ pub(crate) const NOT_GPU_MEMORY: &str = "the search for the allocation of a devi
 
 pub(crate) struct Failure {
     pub(crate) step: &'static str,
-    /// The status of CUDA or of the resource manager, if the step called them.
+    /// The status that CUDA or the resource manager returned; 0 if neither was called.
     pub(crate) status: u32,
     pub(crate) errno: Errno,
 }

@@ -59,7 +59,7 @@ impl Calls {
         }
     }
 
-    /// Returns the names since the last call of this function, separated by blanks.
+    /// Returns the names of the driver calls since `take` was called last, separated by blanks.
     pub(crate) fn take(&mut self) -> &CStr {
         let names = std::mem::take(&mut self.names).join(" ");
         self.taken = CString::new(names).expect("names have no NUL byte");

@@ -30,8 +30,8 @@ pub(crate) enum Kind {
     Received,
 }
 
-/// A device or dma-buf that may still be in use. A dma-buf that another process exported is kept here only while this
-/// process maps it.
+/// A device or dma-buf that may still be in use. Another process's dma-buf is recorded only while this process
+/// maps it.
 struct Made {
     kind: Kind,
     record: Record,

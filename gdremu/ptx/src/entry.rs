@@ -398,7 +398,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// Parses the name of a register that has at least the bits of a type.
+    /// Parses the name of a register, which must not have fewer bits than the type `at_least`.
     fn register(&mut self, at_least: Type) -> Result<Register> {
         let word = self.tokens.take()?;
         let Some(Name::Register(declared, register, _)) = self.look_up(word) else {

@@ -26,7 +26,7 @@ static void *map_gpu_memory(void *address)
     return window;
 }
 
-// All threads copy the data of each round between two barriers.
+// In each round, all threads copy the data, with a barrier before the copy and one after it.
 __global__ void answer(uint32_t *request, uint32_t *reply, const uint32_t *from, uint32_t *to, uint32_t words)
 {
     cuda::atomic_ref<uint32_t, cuda::thread_scope_system> asked(*request), replied(*reply);
@@ -44,7 +44,7 @@ __global__ void answer(uint32_t *request, uint32_t *reply, const uint32_t *from,
     }
 }
 
-// Polls a volatile word, and stores the number of each iteration to host memory.
+// Waits in each round until both halves of *word are the round's number, and stores it in the upper half of *seen.
 __global__ void poll(const volatile uint64_t *word, volatile uint64_t *seen)
 {
     for (uint64_t i = 1; i <= ROUNDS; i++) {

@@ -45,8 +45,8 @@ macro_rules! functions {
         }
 
         impl Library {
-            /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or else the libgdrapi that was built with this
-            /// test, and gdremu's libcuda. Both stay loaded.
+            /// Loads gdremu's libcuda, and `libgdrapi.so.2` from the directory `$GDRAPI_LIB`. Without this variable,
+            /// loads the libgdrapi that was built with this test. Both libraries stay loaded.
             pub(super) fn load() -> Library {
                 let tests = std::env::current_exe().expect("a path");
                 let mut path = tests.ancestors().nth(2).expect("a target directory").join("libgdrapi.so");
@@ -92,7 +92,7 @@ fn open(path: &Path) -> File {
     }
 }
 
-/// Returns the function of that name in the first file that has it.
+/// Returns the function `name` of the first file that has it.
 ///
 /// # Safety
 /// `T` must be the function's type.

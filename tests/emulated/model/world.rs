@@ -267,7 +267,7 @@ impl<'a> World<'a> {
         let address = self.buffers[buffer].address + offset as u64;
         let is_free = self.buffers[buffer].is_free;
         let fits = offset.saturating_add(size) <= BUFFER;
-        // Another buffer may follow this one. So a range that does not fit is made longer than any GPU's memory.
+        // A range that does not fit could end in the next buffer. So it is made longer than any GPU's memory.
         let size = if fits { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;

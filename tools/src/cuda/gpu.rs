@@ -1,4 +1,4 @@
-//! Lists the GPUs that CUDA has, and opens one of them.
+//! Lists the GPUs that CUDA finds, and opens one of them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;

@@ -45,7 +45,7 @@ pub(crate) enum Repetitions {
 }
 
 impl Sweep {
-    /// Measures all points with all methods of the session, until the user interrupts.
+    /// Measures each [`Point`] with all methods of the session. Stops if the user interrupts.
     pub(crate) fn run(&self, session: &Session) -> Result<Results> {
         let methods = &session.methods;
         let first = &methods[0];
@@ -140,7 +140,7 @@ impl Sampler<'_> {
         Ok(records)
     }
 
-    /// Warms up caches, TLBs and branch predictors. Returns the number of turns, each with one sample of each method.
+    /// Warms up caches, TLBs and branch predictors. Returns how many turns to make. A turn samples each method once.
     fn warm_up(
         &mut self,
         methods: &[Method],

@@ -67,7 +67,7 @@ fn in_column(row: &Value, (name, field): &(&str, &str)) -> String {
     }
 }
 
-/// Returns the text of a field, with the unit that its name ends with.
+/// Returns a field's value as text, with the unit that the field's name ends with.
 pub(crate) fn cell(row: &Value, field: &str) -> String {
     let number = row[field].as_f64().unwrap_or(0.0);
     match &row[field] {

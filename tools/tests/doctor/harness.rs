@@ -38,8 +38,8 @@ pub(crate) struct State {
 pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
-/// Shell code that runs before a state's commands, and defines functions for them. It changes to the state's directory,
-/// and makes a directory `right` there, with this project's library under both its names, and a stand-in for UCX.
+/// Shell code that runs before the commands of each [`State`], and defines functions for them. It enters the state's
+/// directory. There it makes a directory `right` with this project's library under both names, and a stand-in for UCX.
 const WORDS: &str = r#"
 cd "$dir"
 export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"
@@ -237,7 +237,7 @@ impl Planted {
     }
 }
 
-/// The JSON report.
+/// doctor's exit status and JSON report.
 pub(crate) struct Report {
     pub(crate) status: Option<i32>,
     pub(crate) json: Value,

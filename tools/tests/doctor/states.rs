@@ -50,7 +50,7 @@ driver_and_gpu {
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
-    // The mode of a device node of the GPU admits a group that this user is not in, or only another user, or everyone.
+    // A device node of the GPU is open only to a group that this user is not in, only to another user, or to everyone.
     real [GpuGroup] sh "dev; export CU_INIT=100; mknod -m 660 /dev/nvidia0 c 195 0; chown 1:44 /dev/nvidia0; as_user";
     real [GpuGroup] sh "dev; export CU_INIT=304; mknod -m 660 /dev/nvidiactl c 195 255; chown 1:44 /dev/nvidiactl; as_user";
     real [GpuMode] sh "dev; export CU_INIT=100; mknod -m 600 /dev/nvidia-uvm c 511 0; chown 1:44 /dev/nvidia-uvm; as_user";
@@ -170,7 +170,7 @@ module_and_machine {
     bad [ModuleReload] emulated "--gdrdrv-errno EIO";
     bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=hang; preload $driver" args "--limit 3";
     bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=kill; preload $driver";
-    // The library maps dma-bufs, and does not open the device node, so this is a warning.
+    // Opening the device node ends the process. This is only a warning, because the library maps dma-bufs instead.
     works [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=kill GDRCOPY_USE_DMABUF_MMAP=1; preload $driver";
     // Opening the device node fails with EPERM, as it does if a device cgroup forbids it.
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "root";
@@ -272,7 +272,7 @@ libraries {
     bad [LibraryRemove] is_fixed true sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--limit 3";
     bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
     bad [LibraryRemove] sh "mkdir \"it's one\"; true >\"it's one/libgdrapi.so.2\"; path \"it's one\" right";
-    // The library's file is truncated, is no library, does not exist, aborts each call, or hangs when it is loaded.
+    // The library's file is cut off, is no library, or is missing. Or it aborts at each call, or hangs on loading.
     bad [LibraryBuild] sh "mkdir other; head -c 4096 $ours >other/libgdrapi.so.2; path other right";
     bad [LibraryName] args "--lib /dev/null";
     bad [LibraryName] args "--lib /nowhere/libgdrapi.so.2";

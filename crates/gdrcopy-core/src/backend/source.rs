@@ -136,7 +136,7 @@ impl PinState {
     }
 }
 
-/// Marks a pin as mapped as long as the guard exists, and keeps the pin alive.
+/// While this guard exists, the pin counts as mapped and stays alive.
 #[derive(Debug)]
 pub(crate) struct MappingGuard(Arc<PinState>);
 

@@ -241,7 +241,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16384;
 /// An item whose blocks have more bytes than this is read by itself, because it has enough loads that overlap.
 const LARGEST: usize = 2048;
-/// An item's blocks are listed in steps of this many bytes, so that all items of up to one step take the same branches.
+/// The list of blocks grows by this many bytes at a time, so that all items of up to this size take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.

@@ -8,14 +8,14 @@ pub(super) const LINE: usize = 64;
 /// Copies `len` bytes from `src` to `dst`.
 ///
 /// # Safety
-/// The contract of [`write()`](super::write) or [`read`](super::read), and the CPU must have the instructions.
+/// The contract of [`write()`](super::write) or [`read`](super::read), and the CPU must be able to run the function.
 pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
 /// Copies a line or a block of fixed size from `src` to `dst`.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for that size. The address in device memory must be aligned to that size.
-/// The CPU must have the instructions.
+/// `src` must be readable and `dst` writable for that size. The one in device memory must be aligned to that size.
+/// The CPU must have the instructions that the function uses.
 pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 
 /// The copy functions that use one instruction set.

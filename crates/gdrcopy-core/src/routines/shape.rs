@@ -8,7 +8,7 @@ pub(super) type Fields = [usize; 3];
 /// Fields above `isize::MAX` count as negative, so they are below any lowest value.
 ///
 /// # Safety
-/// The CPU must have the instructions.
+/// The CPU must have the instructions that the function uses.
 pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)>;
 
 /// The size and the alignment that many copies have in common.
@@ -16,7 +16,7 @@ pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields)
 pub struct Shape {
     /// The size of each item in bytes; 0 if sizes differ.
     pub(super) len: usize,
-    /// The bitwise or of the mapped addresses of all items. If all of them are multiples of 8, so is it.
+    /// The bitwise or of the mapped addresses of all items. It is a multiple of 8 if all the addresses are.
     pub(super) addresses: usize,
 }
 
@@ -68,8 +68,8 @@ pub struct Alike<'a> {
 }
 
 impl Shaped for Alike<'_> {
-    /// Returns `None` if a copy has not `self.size` bytes, is not inside the mapping, or has a null host address. May
-    /// also do so if a host address is above `isize::MAX`.
+    /// Returns `None` if a copy does not have `self.size` bytes, is not inside the mapping, or has a null host address.
+    /// May also do so if a host address is above `isize::MAX`.
     #[inline(always)]
     unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
         let lowest = [0, 1, self.size];

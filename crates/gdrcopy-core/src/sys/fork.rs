@@ -125,7 +125,7 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// Takes the descriptor of a file that cannot be opened a second time, such as a dma-buf.
+    /// Takes over the descriptor of a file that cannot be opened a second time, such as a dma-buf.
     pub fn new(fd: OwnedFd) -> Descriptor {
         Descriptor { file: OpenFile::of(fd.into_raw_fd()), owner: Owner::current() }
     }
@@ -277,7 +277,7 @@ static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 /// The last number that a process got as its epoch. Children inherit it, and count on from there.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The process's epoch, which differs from its parent's; 0 before `enter`.
+/// This process's epoch, a number that differs from its parent's; 0 before `enter`.
 #[inline]
 fn epoch() -> u64 {
     PAGE.epoch.load(Ordering::Acquire)
@@ -310,12 +310,12 @@ fn clear_in_children() -> nix::Result<()> {
     // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {
         Ok(()) => Ok(()),
-        // Linux before 4.14 does not know this advice.
+        // Linux before 4.14 does not know MADV_WIPEONFORK.
         Err(_) => clear_after_fork(),
     }
 }
 
-/// Makes libc clear the page in every child that `fork` makes.
+/// Makes libc clear `PAGE` in every child that `fork` makes.
 fn clear_after_fork() -> nix::Result<()> {
     extern "C" fn clear() {
         PAGE.epoch.store(0, Ordering::Release);

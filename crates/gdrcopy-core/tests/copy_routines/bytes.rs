@@ -49,7 +49,7 @@ pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const
             for &from in alignments {
                 let start = GUARD + to;
                 // Each pointer may access its whole array, because a read may load bytes around its range. The
-                // source is mutable, because words are read by atomic loads, which need that in Rust.
+                // source is mutable, because words are read by atomic loads, and Rust's atomics need mutable memory.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from);
                 // SAFETY: `src` and `dst` contain the ranges and the cache lines around them.
                 unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };

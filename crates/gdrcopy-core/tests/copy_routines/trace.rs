@@ -25,7 +25,7 @@ const WINDOW: usize = 5 * LINE;
 const POISON: u8 = 0xff;
 const TRAP_FLAG: i64 = 1 << 8;
 
-/// The access of one instruction to the page, in offsets from the page's start.
+/// One instruction's access to the traced page, in offsets from the start of the page.
 #[derive(Clone, Debug)]
 struct Access {
     /// The offset at which the instruction faulted.

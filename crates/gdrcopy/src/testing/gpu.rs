@@ -334,7 +334,7 @@ impl SourcePin for GpuPin {
         let offset = (self.pinned.address - self.gpu.0.start) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
-        // SAFETY: the range is in the memory of `self.gpu`. The mapping keeps the pin, and the pin keeps that GPU.
+        // SAFETY: the range is in the memory of `self.gpu`, which the pin keeps alive. The mapping keeps the pin alive.
         Ok((unsafe { Region::borrow(address, len) }, KIND))
     }
 

@@ -218,7 +218,7 @@ impl Logged {
         log::set_max_level(log::LevelFilter::Warn);
     }
 
-    /// Returns the logged lines that contain a text.
+    /// Returns the logged lines that contain `text`.
     fn with(text: &str) -> Vec<String> {
         let mut lines = LOGGED.0.lock().expect("no panic").clone();
         lines.retain(|line| line.contains(text));

@@ -217,8 +217,8 @@ impl World {
         self.memory.set(start, bytes);
     }
 
-    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. For the test, the memory
-    /// belongs to the new buffer until the result is dropped.
+    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. The test counts the
+    /// memory as the new buffer's until the returned `Arc` is dropped.
     pub(crate) fn claim(&mut self, start: u64, len: usize, pool: usize) -> Arc<()> {
         let range = start..start + len as u64;
         assert!(self.memory.is_of_pool(&range, pool), "{range:x?} is not the pool's");

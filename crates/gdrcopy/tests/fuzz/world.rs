@@ -1,4 +1,4 @@
-//! The pins, mappings, pools and views that a random sequence of calls has made, and the loop that runs it.
+//! The pins, mappings, pools and views that a random sequence of calls has made, and the loop that makes these calls.
 
 use std::mem;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) views: Vec<OwnedView>,
-    /// For all memory that was passed to `Gdr::map_owned`, where it is mapped, and how often it was dropped.
+    /// Record where memory that was passed to `Gdr::map_owned` is mapped, and how often it was dropped.
     pub(crate) watches: Vec<Arc<Watch>>,
     /// True if dma-bufs can be exported, false if not, and `None` until that is known.
     pub(crate) exports: Option<bool>,

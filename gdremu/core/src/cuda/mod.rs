@@ -3,7 +3,7 @@
 
 pub mod types;
 
-/// Returns a function's name for programs and cuGetProcAddress, such as `cuMemAlloc` for the symbol `cuMemAlloc_v2`.
+/// Returns the name that programs use for a symbol, also for cuGetProcAddress: `cuMemAlloc` for `cuMemAlloc_v2`.
 pub fn name_of(symbol: &str) -> &str {
     match symbol.rsplit_once("_v") {
         Some((name, version)) if version.parse::<u32>().is_ok() => name,

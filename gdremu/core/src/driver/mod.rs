@@ -2,11 +2,11 @@
 //! itself. GPU memory comes from a [`Provider`], and the owner of a `Driver` turns libc calls into calls of the driver.
 //!
 //! ```text
-//! open     ← an open file, which the process that opened it owns
-//! ioctl    → commands.rs: one function per command
-//! mmap, unmapped, moved → mmap.rs over vmas.rs, the address ranges of pins and dma-bufs
-//! revoked  ← the GPU's memory was freed under a pin
-//! release  ← the last descriptor and the last mapping are gone
+//! open                   adds an open file, which the process that opened it owns
+//! ioctl                  runs a command (commands.rs)
+//! mmap, unmapped, moved  record where pins and dma-bufs are mapped (mmap.rs, vmas.rs)
+//! revoked                ends a pin whose GPU memory was freed
+//! release                removes an open file after its last descriptor and mapping are gone
 //! ```
 #![forbid(unsafe_code)]
 

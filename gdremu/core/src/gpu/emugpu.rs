@@ -90,8 +90,8 @@ impl Emugpu {
             Step::Emptied { va, len } => {
                 for va in (va..va + len).step_by(GPU_PAGE as usize) {
                     match self.call(RENEW, &mut Range { va, size: GPU_PAGE }) {
-                        // ENOMEM: the module has no new page to replace one that is still pinned. The next buffer then
-                        // shares this page with the pin, as it may on a real GPU.
+                        // ENOMEM: the module has no new page to replace one that is still pinned. The next buffer at
+                        // this address then shares the old page with the pin, as can happen on a real GPU.
                         Ok(()) | Err(Errno::ENOMEM) => {}
                         refused => return refused,
                     }

@@ -1,4 +1,4 @@
-//! Devices: their name, PCI addresses, and attributes by number.
+//! The names of devices, their PCI addresses, and their numbered attributes.
 #![forbid(unsafe_code)]
 
 use gdremu_core::config::YesNo;

@@ -78,8 +78,8 @@ pub(super) fn more_files(errno: Errno) -> Remedy {
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,
-    /// A word that /proc/1/cgroup contains in such a container. It can also be the value of the environment variable
-    /// `container`.
+    /// A word that /proc/1/cgroup contains in a container of this kind. It can also be the value of the
+    /// environment variable `container`.
     mark: &'static str,
     /// An environment variable and a file that only such a container has. Each is an empty text if there is none.
     own: [&'static str; 2],

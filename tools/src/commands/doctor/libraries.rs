@@ -84,7 +84,7 @@ pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     Remedy::LibraryName.into()
 }
 
-/// Returns the remedy if the loader cannot load a library by this name.
+/// Returns the remedy for a library that the loader cannot load by this name.
 pub(super) fn missing(name: &str) -> Advice {
     if let Some((file, why)) = broken(name) {
         return repair(&file, &why);
@@ -352,7 +352,7 @@ pub(super) fn newer_first(name: &str, library: &Loaded) -> Option<Advice> {
     Some(advice.with("directory", newer.parent()?.display()))
 }
 
-/// Returns the advice to not preload a library, if it is preloaded, and hides a newer one.
+/// Returns the advice not to preload `library`, if it is preloaded and hides a newer library.
 pub(super) fn not_preloaded(library: &Path) -> Option<Advice> {
     for preload in search::preloads() {
         if let Some(loaded) = search::of_preloaded(preload.file.clone())

@@ -381,7 +381,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     mapped.read(0, &mut seen).context("reading")?;
     expect(&seen, &sent, "of what gdr_copy_from_mapping read, byte")?;
 
-    // A small unaligned copy must not change its neighbors.
+    // A small unaligned copy must not change the bytes around it.
     answer.next("a small gdr_copy_to_mapping")?;
     let small = pattern(102, 3);
     sent[13..114].copy_from_slice(&small[..101]);

@@ -38,7 +38,7 @@ enum Rule {
     No,
 }
 
-/// The variables, in the order of the report.
+/// The variables that doctor checks, in the order in which it reports them.
 const SWITCHES: [Switch; 10] = [
     Switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
     Switch(&["ucx", "nixl"], "UCX_MODULES", "UCX", Rule::Modules, "all"),

@@ -16,7 +16,7 @@ use crate::system::interrupt::Interrupt;
 /// The time between two checks of the child and of Ctrl-C.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// The number of bytes of output that are read at most. A working program prints less.
+/// At most this many bytes of a child's output are read. A working program prints less.
 const MAX_OUTPUT: u64 = 1 << 20;
 
 /// The events at which children must end.

@@ -1,5 +1,5 @@
-//! Computes the latency and bandwidth by which UCX models copies through the mapping, and the environment variables of
-//! UCX and NCCL.
+//! Computes values for environment variables of UCX and NCCL. Among them are the latency and the bandwidth from which
+//! UCX computes how long a copy through a mapping of GPU memory takes.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};

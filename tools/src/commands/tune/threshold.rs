@@ -74,9 +74,9 @@ pub(super) enum Choice {
     Default(usize),
 }
 
-/// Chooses the largest threshold for rendezvous with which some messages are faster than with the model, and none are
-/// slower than by default. Eager messages of GPU memory must not be slower than by rendezvous. If there is no such
-/// threshold, it chooses the model, or UCX's built-in numbers if the model makes messages slower.
+/// Chooses the size from which UCX uses rendezvous. It is the largest one with which some messages are faster than in
+/// [`Mode::Model`], none are slower than in [`Mode::Default`], and eager messages of GPU memory are not slower than by
+/// rendezvous. If there is none, chooses the model, or UCX's built-in numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();

@@ -1,4 +1,4 @@
-//! Finds UCX's programs on the path or in a directory, and queries the features of that UCX.
+//! Finds UCX's programs in the directories of PATH or in a given one, and queries the features of that UCX.
 #![forbid(unsafe_code)]
 
 use std::env;

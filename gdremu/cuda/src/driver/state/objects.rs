@@ -131,7 +131,7 @@ pub(crate) struct Capture {
     pub(crate) mode: u32,
     /// The thread that began the capture.
     pub(crate) thread: ThreadId,
-    /// False after a call that endangered the capture.
+    /// False after a call that is not allowed during a capture.
     pub(crate) valid: bool,
 }
 

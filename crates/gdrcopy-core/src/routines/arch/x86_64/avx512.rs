@@ -183,7 +183,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     let mut bits = [outside; 3];
     for eight in eights {
         for n in 0..3 {
-            // SAFETY: eight copies fill three registers.
+            // SAFETY: the fields of eight copies fill three registers, and `n` is below 3.
             let fields = unsafe { _mm512_loadu_si512(eight.as_ptr().cast::<__m512i>().add(n)) };
             outside = _mm512_or_si512(outside, _mm512_sub_epi64(fields, lowest[n]));
             outside = _mm512_or_si512(outside, _mm512_sub_epi64(highest[n], fields));
