@@ -94,7 +94,7 @@ static inline void gdr_file_put(struct gdr_file *file)
 enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
 	GDR_REVOKED,                  /* gdr_pin_revoke() has started to return the pages */
-	GDR_RETURNED,                 /* gdr_pages_put() has returned the pages, but the GPU driver may have ignored that */
+	GDR_RETURNED,                 /* gdr_pages_put() has returned the pages; the GPU driver may have ignored that */
 	GDR_ORPHANED,                 /* gdr_pin_revoke() will return the pages; no file has the pin any more */
 };
 
