@@ -120,7 +120,7 @@ static void each_level_includes_the_more_severe_ones(void)
         for (int shown = DEBUG; shown <= ERROR; shown++) {
             if (shown < level)
                 CHECK_EQUAL(log.lines[shown], 0);
-            else if (shown != INFO) /* the scenario logs nothing at that level */
+            else if (shown != INFO) /* the scenario logs nothing at INFO */
                 CHECK(log.lines[shown] > 0);
         }
     }

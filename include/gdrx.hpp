@@ -540,7 +540,7 @@ class batch {
     batch &operator=(const batch &) = delete;
 
     ~batch() { commit(); }
-    /** Writes size bytes to offset. @throws std::system_error EINVAL, EACCES; the earlier writes stay */
+    /** Writes size bytes to offset. @throws std::system_error EINVAL, EACCES; earlier writes of the batch remain in it */
     void write(std::size_t offset, const void *host, std::size_t size)
     {
         begin();

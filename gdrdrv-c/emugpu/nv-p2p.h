@@ -93,10 +93,10 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
  * not hold a lock that the callback takes.
  *
  * The pin is found only by the address of its page table, among the pins of the calling process, or
- * of the process that the tokens name. It is not found in another process, after its callback, or
- * if the resource manager has forgotten the process. In these cases, the function also returns 0: a
- * call without tokens has done nothing, and the callback may still come; a call with tokens has
- * freed the table a second time.
+ * of the process that the tokens name. It is not found if another process has it, if its callback
+ * has run, or if the resource manager has forgotten the process. Then the function returns 0, too.
+ * Without tokens, it has done nothing, and a callback that has not run yet may still run. With
+ * tokens, it has freed the table, which is an error if the callback has freed it already.
  *
  * A failure leaves the pin unchanged. After -ENOMEM, another call can succeed.
  */

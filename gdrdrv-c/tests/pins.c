@@ -151,7 +151,7 @@ static void pins_of_a_user(void)
     CHECK_EQUAL(step(child, lines), 2);
     check_line(&lines[0], GPU_PAGE, "no", "-");
     say(steps[0]);
-    CHECK_EQUAL(step(child, lines), 2); /* the user's child has pinned, too */
+    CHECK_EQUAL(step(child, lines), 2); /* the child of user() has pinned, too */
     check_sums();
     CHECK_EQUAL(page_tables(), 3);
     say(steps[0]);

@@ -213,7 +213,7 @@ static void order(void)
     CHECK(milliseconds > 0);
     CUDA(cuStreamQuery(stream));
 
-    /* A stream that would wait for the default stream is idle until it gets work of its own. */
+    /* The default stream has work, for which `stream` will wait. Until `stream` gets work of its own, it is idle. */
     *flag = *result = 0;
     CUDA(launch("wait", NULL, flag, (uintptr_t)result));
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);

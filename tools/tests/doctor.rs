@@ -36,7 +36,8 @@ fn can(command: &str) -> bool {
 /// Puts the system into each of the states, and checks the remedy that doctor advises first, also by running it.
 #[track_caller]
 fn choose_and_run(states: &[State]) {
-    // This report has the steps that doctor advises on this computer in any state, for example for a distant NUMA node.
+    // Some of doctor's steps are for the computer that runs this test, for example for a distant NUMA node. The report
+    // of the healthy state has them, too.
     let of_this = HEALTHY.examine();
     let mut faults = Vec::new();
     for state in states {

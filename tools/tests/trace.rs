@@ -23,7 +23,7 @@ impl Workdir {
     fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
-            // If this variable is set, another user has built this test and the kit. This user may be unable to build.
+            // This variable is set for a user that cannot build. Another user has built this test and the kit.
             if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
                 return;
             }

@@ -16,7 +16,7 @@ const NO_LIBCUDA: Status = 303;
 /// returns the error and does not run `body`.
 fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
-    // The lock that `enter` takes is held here, because our dlsym finds the real functions only while it is held.
+    // `Cuda::get` needs the lock that `enter` takes: our dlsym finds the real functions only while the lock is held.
     let cuda = Cuda::get();
     if let Some(process) = &mut process
         && let Some(fault) = process.faults.take(name)

@@ -15,7 +15,7 @@ pub(crate) struct Handle(pub(super) c_ulong);
 pub(crate) struct Info {
     /// Device address of the first pinned page.
     pub(crate) va: u64,
-    /// The number of pinned bytes, in whole pages.
+    /// The size of all pinned pages in bytes.
     pub(crate) mapped_size: u64,
     /// The size of a page in bytes.
     pub(crate) page_size: u32,

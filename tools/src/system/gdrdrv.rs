@@ -78,7 +78,7 @@ pub(crate) fn built_for_other_kernel() -> Option<String> {
 pub(crate) struct FailedBuild {
     pub(crate) version: Option<Version>,
     pub(crate) log: PathBuf,
-    /// The first line of the log with an error.
+    /// The first line in the log that reports an error.
     pub(crate) error: String,
 }
 

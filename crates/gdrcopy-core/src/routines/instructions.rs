@@ -1,4 +1,4 @@
-//! Two traits: [`Work`] is a loop over many copies. It calls [`Instructions`], the functions of one copy routine.
+//! Two traits: [`Instructions`] are the functions of one copy routine, and [`Work`] is a loop that calls them.
 
 use super::routine::{BlockFn, CopyFn, Item};
 use super::shape::{CheckFn, Shaped};

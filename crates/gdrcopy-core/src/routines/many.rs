@@ -239,7 +239,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item whose blocks have more bytes than this is read by itself, because it has enough loads that overlap.
+/// An item whose blocks have more bytes than this is read by itself. Its own loads are enough to run in parallel.
 const LARGEST: usize = 2048;
 /// The list of blocks grows by this many bytes at a time, so that all items of up to this size take the same branches.
 const LISTED: usize = 2 * LINE;

@@ -171,7 +171,7 @@ impl Rest {
     /// rest, such as 4 bytes for a rest of 3. `climb` ensures this alignment.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
-        // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
+        // SAFETY: each step copies only bytes that are left, and keeps `dst` aligned to the smaller words.
         unsafe {
             while self.len >= size_of::<W>() {
                 self.store::<W>();

@@ -274,7 +274,7 @@ pub static PAGE: Page =
 /// ask again, because the request holds for its own children too.
 static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// The last number that a process got as its epoch. Children inherit it, and count on from there.
+/// The last number that a process got as its epoch. Children inherit it, and continue to count.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// This process's epoch, a number that differs from its parent's; 0 before `enter`.

@@ -11,7 +11,7 @@ pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
-/// The number of guard bytes on either side of a copy's destination, more than the widest store has.
+/// The number of guard bytes on either side of a copy's destination. It exceeds the size of the widest store.
 const GUARD: usize = 128;
 const POISON: u8 = 0xff;
 const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
