@@ -201,8 +201,8 @@ pub(crate) struct Arena {
     live: usize,
 }
 
-/// The number of slots in a step, a part of the arena whose memory is committed and released as a whole. One live slot
-/// keeps all memory of its step, so a step is small.
+/// The number of slots in a step. An arena is a range of slots, whose memory is committed and released in whole steps.
+/// One live slot prevents the release of its step, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
 /// The number of slots in an arena if address space is not limited. They take 128 MiB of address space.

@@ -239,7 +239,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item of more bytes than this, counted in whole blocks, is read by itself, because its own loads overlap.
+/// An item of more bytes than this, counted in whole blocks, is not read together with others: its own loads overlap.
 const LARGEST: usize = 2048;
 /// An item's blocks are listed in steps of this many bytes, so that all items of up to one step take the same branches.
 const LISTED: usize = 2 * LINE;

@@ -8,7 +8,7 @@ pub(super) const LINE: usize = 64;
 /// Copies `len` bytes from `src` to `dst`.
 ///
 /// # Safety
-/// The contract of [`write()`](super::write) or [`read`](super::read), and the CPU must have the instructions.
+/// The contract of [`write()`](super::write) or [`read`](super::read). The CPU must have the routine's instructions.
 pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
 /// Copies a line or a block of fixed size from `src` to `dst`.
@@ -24,7 +24,7 @@ pub struct Routine {
     /// The name by which the variable `GDRCOPY_ISA` selects the routine.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
-    /// Does what `write` does, for a write of a batch. Its stores may be unaligned (see the rules of `routines`).
+    /// Makes one write of a batch, as `write` does, but its stores may be unaligned (see the rules of `routines`).
     pub(crate) write_one: CopyFn,
     pub(crate) read: CopyFn,
 }

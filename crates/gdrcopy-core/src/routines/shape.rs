@@ -61,7 +61,7 @@ pub struct Alike<'a> {
     /// The CPU address of offset 0, where the mapping begins.
     pub start: usize,
     /// The size that each copy should have. Neither this number nor `last` may be above `isize::MAX`, because
-    /// [`CheckFn`] takes larger numbers for negative ones.
+    /// [`CheckFn`] treats larger numbers as negative.
     pub size: usize,
     /// The largest offset at which a copy of `size` bytes is inside the mapping.
     pub last: usize,
@@ -69,7 +69,7 @@ pub struct Alike<'a> {
 
 impl Shaped for Alike<'_> {
     /// Returns `None` if a copy has not `self.size` bytes, is not inside the mapping, or has a null host address. May
-    /// also do so if a host address is above `isize::MAX`.
+    /// also return `None` if a host address is above `isize::MAX`.
     #[inline(always)]
     unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
         let lowest = [0, 1, self.size];

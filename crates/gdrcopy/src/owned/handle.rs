@@ -36,12 +36,12 @@ pub type OwnedArray<T> = Owned<Array<'static, T>>;
 /// ```
 pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
-/// A view of GPU memory that also keeps the memory, so this type has no lifetime. [`Owned::view`] borrows the view.
+/// A view of GPU memory that keeps the memory alive, so this type has no lifetime. [`Owned::view`] borrows the view.
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
     /// The view is valid only while `memory` exists, although its type says `'static`. Invariant: values that other
-    /// code gets from the view borrow this `Owned`, or keep `memory`.
+    /// code gets from the view borrow this `Owned`, or keep `memory` alive.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }

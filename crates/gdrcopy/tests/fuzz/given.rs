@@ -98,8 +98,8 @@ impl World {
     /// `Gdr::map_owned` comes back, and is mapped again in half of the cases.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
-        // The match moves the owner out of `mapped` and ends it. Only then the other fields, such as `alive`, are
-        // dropped.
+        // The match moves the owner out of `mapped`, and unmaps its memory. The other fields of `mapped`, such as
+        // `alive`, are dropped after that.
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {
