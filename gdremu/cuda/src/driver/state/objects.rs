@@ -131,7 +131,7 @@ pub(crate) struct Capture {
     pub(crate) mode: u32,
     /// The thread that began the capture.
     pub(crate) thread: ThreadId,
-    /// False after a call that endangered the capture.
+    /// False after a call that CUDA does not permit during the capture.
     pub(crate) valid: bool,
 }
 
