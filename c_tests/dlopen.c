@@ -124,7 +124,7 @@ int main(void)
     loads_cost_nothing("libgdrapi.so", RTLD_LAZY | RTLD_GLOBAL);
     loads_cost_nothing("libgdrapi.so.2", RTLD_LAZY);
     handles_outlive_dlclose();
-    if (slowness() == 1) /* Not under valgrind, which would report memory that the child inherits as leaked. */
+    if (slowness() == 1) /* Not under valgrind, which would report inherited memory as a leak of the child. */
         forked_inside_of_calls();
     return passed("dlopen");
 }

@@ -102,7 +102,7 @@ check_upgraded() {
     check_loaded $our_number
 }
 
-# new_kernel_installed: runs DKMS as the packages of a kernel and of its headers do; they fail if DKMS fails.
+# new_kernel_installed: runs DKMS as the packages of a kernel and of its headers do. Fails if DKMS fails.
 new_kernel_installed() {
     local hooks
     for hooks in postinst.d header_postinst.d; do

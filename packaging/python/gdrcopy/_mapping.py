@@ -129,7 +129,7 @@ class Mapping(Memory):
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)
         except Exception:
-            pass  # Either there are views, which end with the mapping, or the interpreter ends and its modules are gone.
+            pass  # Views still exist, so the memory is unpinned later; or the interpreter ends, and its modules are gone.
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("make another Mapping of the memory: a Mapping cannot be copied or pickled")

@@ -46,7 +46,7 @@ impl Word {
     /// reads by later calls are no older than the value.
     fn load(&self, py: Python<'_>) -> Result<u64> {
         let mut value = [0; 8];
-        // SAFETY: a word is inside (checked by `new`), and the value has 8 bytes.
+        // SAFETY: the word is inside the mapping (checked by `new`), and the value has 8 bytes.
         unsafe { self.memory.get().copy_from(py, self.range, value.as_mut_ptr()) }?;
         Ok(u64::from_le_bytes(value))
     }

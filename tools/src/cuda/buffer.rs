@@ -119,8 +119,8 @@ impl DeviceBuffer {
     }
 }
 
-/// Host memory that the GPU accesses without help of the CPU. It starts on a page, and is allocated until the
-/// process ends.
+/// Host memory that the GPU accesses without help of the CPU. It starts at a page boundary, and stays allocated until
+/// the process ends.
 #[derive(Debug)]
 pub(crate) struct PinnedBuffer {
     address: NonNull<u8>,

@@ -34,7 +34,7 @@ pub(super) enum Cause {
     Gdrdrv,
     /// Dma-bufs do not work. If gdrdrv worked, gdrcopy would not need them.
     DmaBuf,
-    /// Another problem of the report is most likely the cause.
+    /// Another problem that the report lists is most likely the cause.
     Others,
 }
 
