@@ -90,7 +90,7 @@ remove_driver() {
     in_tree_quietly dpkg --purge nvidia-dkms nvidia-open-dkms
 }
 
-# install_ours: installs the packages with dpkg, which is stricter than apt about the order.
+# install_ours: installs the packages with dpkg, which is stricter than apt about the order of packages.
 install_ours() {
     in_tree_quietly sh -c 'dpkg --install --auto-deconfigure /root/debs/*.deb'
 }

@@ -90,8 +90,8 @@ pub(crate) struct Table {
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
-    /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
-    /// checkers find holders by this list, and do not search the memory of the slots, which also point to holders.
+    /// All holders, in which the objects are. They are never freed, because callers with a stale handle may look at
+    /// them at any time. Leak checkers find holders by this list, not by the slots, whose memory they do not search.
     holders: Vec<&'static Holder>,
     /// The holders without an object.
     spare: Vec<&'static Holder>,

@@ -215,7 +215,7 @@ impl Arena {
         let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
         let mut slots = whole_steps(usize::try_from(limit / 16).unwrap_or(usize::MAX) / size_of::<Slot>());
         loop {
-            // SAFETY: at an address of the kernel's choice, no other memory is touched.
+            // SAFETY: the kernel chooses a free address, so no other memory is touched.
             match unsafe { mmap::reserve(None, slots * size_of::<Slot>()) } {
                 Err(Errno::ENOMEM) if slots > STEP => slots = whole_steps(slots / 16),
                 Err(errno) => return Err(errno),
