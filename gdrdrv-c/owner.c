@@ -68,7 +68,7 @@ struct gdr_owner *gdr_owner_get_process(void)
 	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
 }
 
-/* Returns the user of the calling process with a reference for the caller, or NULL if there is no memory. */
+/* Returns the gdr_owner of the calling process's user, or NULL if there is no memory. The caller gets a reference. */
 struct gdr_owner *gdr_owner_get_user(void)
 {
 	return gdr_owner_get(0, 0, current_uid());
