@@ -343,7 +343,7 @@ static void *use_part(void *argument)
     struct gdrx_map part;
 
     for (long round = 1; round <= rounds_each; round++) {
-        /* gdrx_attach would call the driver, and gdrdrv 2.0 serves only the thread that opened it. */
+        /* gdrx_attach would call the driver, and gdrdrv 2.0 serves only the thread that opened the device. */
         CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART));
         fill(out, PART, (unsigned)((size_t)round + start));
         for (size_t i = 0; i < PART / 64; i++) {
@@ -428,7 +428,7 @@ static void memory_is_exported(void)
 int main(void)
 {
     CHECK_EQUAL(gdrx_version(), GDRX_MAJOR_VERSION << MAJOR_VERSION_SHIFT | GDRX_MINOR_VERSION);
-    in_child(failures_are_logged_with_advice); /* in a child: only the first attach reads the log's settings */
+    in_child(failures_are_logged_with_advice); /* in a new process, whose first attach reads the log's settings */
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     g = open_driver();

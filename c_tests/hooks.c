@@ -21,7 +21,7 @@ static void *current_va, *other_va;
 static gdr_mh_t victims[VICTIMS];
 static int next_victim;
 
-/* This program's mmap, munmap, madvise and ioctl call this function before they call libc's, unless it is NULL. */
+/* Unless this is NULL, this program's mmap, munmap, madvise and ioctl call it before they call libc's function. */
 static void (*volatile hook)(void);
 /* The number of calls of `hook`. */
 static int hooked;

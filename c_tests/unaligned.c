@@ -101,7 +101,7 @@ static void unaligned_pins_map_when_allowed(void)
     end();
 }
 
-/* GDRCOPY_ALLOW_UNALIGNED_MAP does not affect aligned pins, and maps beyond the end of a pin stay refused. */
+/* GDRCOPY_ALLOW_UNALIGNED_MAP does not affect aligned pins, and does not permit a map beyond the end of a pin. */
 static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
 {
     void *va = UNTOUCHED;

@@ -37,7 +37,7 @@ once() {
     [ -e "$cache/$name.done" ] && return
     echo "consumers: $name ..." >&2
     (set -e; "$@") >"$cache/$name.log" 2>&1
-    # The line above has no `||`, because bash would then ignore `set -e` in it.
+    # The line above does not end with `|| ...`, because bash would then ignore the `set -e` in that line.
     [ $? = 0 ] || skip "$name failed, see $cache/$name.log"
     touch "$cache/$name.done"
 }

@@ -30,8 +30,8 @@ struct gdr_command {
 	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg);
 	bool reads; /* the argument has input */
 	/*
-	 * The argument has output. Without output it is not copied back: if that copy faulted, the
-	 * command would return EFAULT although it is done.
+	 * The argument has output. If it has none, it is not copied back to the caller, because a
+	 * fault of that copy would make the command return EFAULT although it is done.
 	 */
 	bool answers;
 };

@@ -58,8 +58,8 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	xa_init(&file->pins);
 
 	/*
-	 * All opens of a node share the inode's mapping. But each open has its own handles, so it
-	 * needs its own mapping.
+	 * By default, all open files of a device node share the inode's address_space. But each open
+	 * file has handles of its own, so it needs an address_space of its own.
 	 */
 	address_space_init_once(&file->mapping);
 	file->mapping.host = inode;

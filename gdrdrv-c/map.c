@@ -75,8 +75,8 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 }
 
 /*
- * Whether memory behind PCIe must be mapped with arm64's memory type "device", because this computer
- * is a BlueField-3, which does not support the type "normal" for such memory.
+ * True if this computer is a BlueField-3. It does not support arm64's memory type "normal" for memory
+ * behind PCIe, so such memory must be mapped with the type "device".
  */
 static bool gdr_must_be_device;
 

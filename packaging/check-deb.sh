@@ -90,7 +90,7 @@ remove_driver() {
     in_tree_quietly dpkg --purge nvidia-dkms nvidia-open-dkms
 }
 
-# install_ours: installs the packages with dpkg, which is stricter than apt about the order.
+# install_ours: installs the packages with dpkg, which is stricter than apt about the order of packages.
 install_ours() {
     in_tree_quietly sh -c 'dpkg --install --auto-deconfigure /root/debs/*.deb'
 }
@@ -102,7 +102,7 @@ check_upgraded() {
     check_loaded $our_number
 }
 
-# new_kernel_installed: runs DKMS as the packages of a kernel and of its headers do; they fail if DKMS fails.
+# new_kernel_installed: runs DKMS as the packages of a kernel and of its headers do. Fails if DKMS fails.
 new_kernel_installed() {
     local hooks
     for hooks in postinst.d header_postinst.d; do

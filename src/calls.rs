@@ -1,4 +1,4 @@
-//! Does the work of each C function on the object of its handle, an open driver or a pin.
+//! Does the work of each C function on the open driver or the pin that the function's handle stands for.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};

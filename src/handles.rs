@@ -90,8 +90,8 @@ pub(crate) struct Table {
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
-    /// All holders. They are never freed, because callers with a stale handle may look at them at any time. Leak
-    /// checkers find holders by this list, and do not search the memory of the slots, which also point to holders.
+    /// All holders, in which the objects are. They are never freed, because callers with a stale handle may look at
+    /// them at any time. Leak checkers find holders by this list, not by the slots, whose memory they do not search.
     holders: Vec<&'static Holder>,
     /// The holders that hold no object, for new handles.
     spare: Vec<&'static Holder>,
@@ -191,7 +191,7 @@ impl Table {
         PAGE.handles.set(base, len);
     }
 
-    /// Takes back a slot that was cleared, and its empty holder.
+    /// Makes a cleared slot, and its holder without an object, available again.
     fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
         // `lock_unless_here` succeeds: our caller, `end`, has found that this thread does not hold the lock.
         if let Some(mut state) = self.state.lock_unless_here() {

@@ -201,8 +201,8 @@ pub(crate) struct Arena {
     live: usize,
 }
 
-/// The number of slots in a step, a part of the arena whose memory is committed and released as a whole. One live slot
-/// keeps all memory of its step, so a step is small.
+/// The number of slots in a step. An arena is a range of slots, whose memory is committed and released in whole steps.
+/// One live slot prevents the release of its step, so a step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 16;
 /// The number of slots for which an arena reserves addresses (128 MiB) if address space is not limited.
@@ -215,7 +215,7 @@ impl Arena {
         let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
         let mut slots = whole_steps(usize::try_from(limit / 16).unwrap_or(usize::MAX) / size_of::<Slot>());
         loop {
-            // SAFETY: at an address of the kernel's choice, no other memory is touched.
+            // SAFETY: the kernel chooses a free address, so no other memory is touched.
             match unsafe { mmap::reserve(None, slots * size_of::<Slot>()) } {
                 Err(Errno::ENOMEM) if slots > STEP => slots = whole_steps(slots / 16),
                 Err(errno) => return Err(errno),

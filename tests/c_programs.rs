@@ -14,8 +14,8 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Profiles of gdremu on which [`Way::Linked`] runs most programs. [`Runner::applies`] selects the profiles for other
-/// ways.
+/// The profiles of gdremu on which most programs are tested in the way [`Way::Linked`]. [`Runner::applies`] selects the
+/// profiles for the other ways.
 const GENERAL: &[&str] = &[
     "default",
     "defects",

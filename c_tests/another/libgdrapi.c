@@ -1,5 +1,5 @@
 /*
- * A second implementation of libgdrapi.so.2, as plain as possible, for tests of libgdrx over a library that is not this
+ * A second implementation of libgdrapi.so.2, as plain as possible, for tests of libgdrx with a library that is not this
  * project's. Its functions for pins only send commands to /dev/gdrdrv, or call mmap. Copies are memcpy between full
  * fences. Handles are not checked.
  */

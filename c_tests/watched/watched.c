@@ -1,6 +1,6 @@
 /*
- * `watched COMMAND ...` runs a command, and kills its process group if that hangs (kit/watch.h). The exit status is the
- * command's, 128 + N if signal N ended it, 124 if it hung, 125 if `watched` failed, or 127 if there is no such command.
+ * `watched COMMAND ...` runs a command in a process group, and kills the group if it hangs (kit/watch.h). Exit status:
+ * the command's, 128 + N if signal N ended it, 124 if it hung, 125 if `watched` failed, 127 if the command is missing.
  */
 
 #include "kit/watch.h"

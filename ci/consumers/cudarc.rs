@@ -21,7 +21,7 @@ fn copies(stream: &Arc<CudaStream>) -> Result {
     stream.synchronize()
 }
 
-/// Uses a slice in two streams. By the slice's events, cudarc makes the second stream wait for the first one.
+/// Uses a slice in two streams. cudarc makes the second stream wait for the first one, by events of the slice.
 fn two_streams(context: &Arc<CudaContext>) -> Result {
     let writer = context.new_stream()?;
     let reader = context.new_stream()?;

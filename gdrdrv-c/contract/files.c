@@ -18,7 +18,7 @@ TEST(node_is_a_character_device)
     CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
 }
 
-/* Returns gdrdrv's major number, which installers and containers look up here to create the node, or 0. */
+/* Returns gdrdrv's major number in /proc/devices, or 0. Installers look it up there to create the device node. */
 static unsigned int major_in_proc_devices(void)
 {
     const char *devices = file_text("/proc/devices"), *name = strstr(devices, " gdrdrv\n");

@@ -310,7 +310,7 @@ TEST(covered_mapping_is_unmapped)
     CHECK_PAGES(va, SIZE, 0);
 }
 
-/* As in POSIX, a mapping needs no open descriptor; it keeps the file, and so the pin. */
+/* As in POSIX, a mapping needs no open descriptor: it keeps the device open, and so the pin lives on. */
 TEST(close_does_not_end_a_mapping)
 {
     begin(SIZE);

@@ -135,7 +135,7 @@ TEST(owner_exits_before_a_child)
 
 static int sockets[2];
 
-/* Sends the descriptor of the device to a socket, and closes it. */
+/* Opens the device, sends its descriptor to a socket, and then closes the descriptor in this process. */
 static void begin_and_send(void)
 {
     begin(SIZE);

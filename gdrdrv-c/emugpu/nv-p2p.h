@@ -115,7 +115,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
 /*
  * Makes a pin that stays when the GPU memory is freed, until any process calls put_pages_persistent.
- * The table that put_pages_persistent gets must belong to an existing persistent pin; it is not checked.
+ * The table passed to put_pages_persistent must belong to an existing persistent pin; this is not checked.
  */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);

@@ -111,7 +111,7 @@ static void another_device_leaves(void)
 
 static int *is_gone, *is_over;
 
-/* Maps is_gone and is_over, which processes share in this file. Its descriptor stays open across an exec. */
+/* Maps a file by which processes share is_gone and is_over. The descriptor of the file stays open across an exec. */
 static void map_flags(int file)
 {
     is_gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -85,7 +85,7 @@ static void await_inside(pid_t process, const char *module, int wanted)
     }
 }
 
-/* Waits for a child, and returns its status. Fails if the child sleeps inside gdrdrv while another process is held. */
+/* Waits for a child, and returns its status. Fails if the child waits in gdrdrv for the held process. */
 static int end_of(pid_t child)
 {
     long before = -1, now;
@@ -336,8 +336,8 @@ static void pin_too_much_as_another_user(void)
 }
 
 /*
- * The GPU driver allocates much memory for a large request, so a user has a limited number at a time. Further ones
- * wait, and their processes can be killed.
+ * The GPU driver allocates much memory for a large request, so gdrdrv makes only a few of each user at a time. Further
+ * large requests wait. A process that waits can be killed.
  */
 static void large_requests_wait_only_for_the_same_user(void)
 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the project's tests over the guest's gdrdrv, and prints TAP. check.sh builds everything and calls this in the guest.
+# Runs the project's tests with the guest's gdrdrv, and prints TAP. check.sh builds everything and calls this in the guest.
 #
 # usage: check-guest.sh persistent|traditional GDREMU LIB [MODEL]
 #   GDREMU   the program gdremu      LIB     directory of libgdrapi.so.2

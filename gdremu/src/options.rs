@@ -85,7 +85,7 @@ impl Options {
         Ok(config)
     }
 
-    /// Refuses options that describe a part that the provider does not emulate.
+    /// Refuses options without effect for this `--provider`, such as options of emulated GPUs if the GPUs are real.
     fn check_provider(&self, config: &Config) -> Result<(), &'static str> {
         let GpuConfig { provider, .. } = config.gpu;
         let mut default = Options::parse_from(["gdremu", "true"]).config;

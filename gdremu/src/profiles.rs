@@ -1,4 +1,4 @@
-//! Profiles, which are sets of options by name. Options on the command line override them.
+//! Profiles: sets of options, each with a name. Options on the command line override those of a profile.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

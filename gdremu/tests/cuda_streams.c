@@ -141,8 +141,8 @@ static int capture_status(CUstream stream)
     return status;
 }
 
-/* The modes of a capture and of the thread decide which calls make the capture invalid. Work in the capturing stream
-   always does, because gdremu captures no work. So does work in the default stream, which would wait for `stream`. */
+/* The modes of a capture and of the thread decide which calls make the capture invalid. Work in its stream always makes
+   it invalid, because gdremu captures no work. Work in the default stream does too: it would wait for `stream`. */
 GPU_TEST(captures)
 {
     enum { IMPLICIT = 906, UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED };

@@ -28,7 +28,7 @@ fn is_run(remedy: Remedy) -> bool {
     NOT_RUN.iter().all(|(_, remedies)| !remedies.contains(&remedy))
 }
 
-/// Returns whether a command of the shell works here. Only root can mount, and not in every container.
+/// Returns whether a shell command works here. For example, only root can mount, and not in every container.
 fn can(command: &str) -> bool {
     Command::new("sh").args(["-c", command]).status().unwrap().success()
 }

@@ -324,7 +324,7 @@ fn pplat_finds_wrong_data_on_both_sides() {
 
 #[test]
 fn pplat_ends_without_an_answer() {
-    // The library corrupts what the CPU reads from its flag, so the CPU never sees the GPU's answer.
+    // The library corrupts the CPU's reads of the flag by which the GPU answers, so the CPU never sees the answer.
     let output = corrupted("pplat", "wrong", &[few("pplat"), &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }

@@ -212,7 +212,7 @@ const USES: &[(&str, i32, &str)] = &[
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
-    // `half` pins 65536 bytes from the middle of a GPU page. The mapping has 98304, as it begins at the page's start.
+    // `half` pins 65536 bytes from the middle of a GPU page. The mapping begins at the page's start, so it has 98304.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),

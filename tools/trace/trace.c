@@ -232,8 +232,8 @@ static int create(uint64_t start, uint64_t number)
     return (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Writes the bytes of the file `from`, or zeros if `from` is negative, up to the length of struct file. Returns whether the
- * written file then has that length. */
+/* Copies the file `from` to `to`, but at most sizeof(struct file) bytes. If `from` is negative, writes that many zeros.
+ * Returns whether that many bytes were written. */
 static int fill(int to, int from)
 {
     char buffer[4096] = {0};
@@ -352,8 +352,8 @@ static __attribute__((noinline, cold)) void take_part(struct file *file)
         mine.number = (unsigned)number;
 }
 
-/* Returns the number of this thread's part, or that of the shared part if this is a signal handler that has interrupted
- * the thread as it counted. */
+/* Returns the number of the part of the file in which this thread counts. In a signal handler that has interrupted the
+ * thread while it counted, returns the number of the part that threads share. */
 static inline unsigned part_of_thread(struct file *file)
 {
     if (mine.file != file)

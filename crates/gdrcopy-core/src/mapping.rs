@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::sys::mmap::Region;
 use crate::types::MappingType;
 
-/// GPU memory that is mapped in this process. The mapping keeps its pin, and is unmapped when dropped.
+/// GPU memory that is mapped in this process. The mapping keeps its pin alive, and is unmapped when dropped.
 #[derive(Debug)]
 pub struct RawMapping {
     // The fields are dropped in this order, so that the memory is unmapped before its pin is released.

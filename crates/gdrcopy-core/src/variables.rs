@@ -1,4 +1,4 @@
-//! The environment variables of the C libraries, with their names, and the values that they take.
+//! The environment variables of the C libraries: their names, and the values that they take.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -20,7 +20,7 @@ pub struct Variable {
 
 /// The values of a variable that takes any value, or whose value is checked where it is used.
 const ANY: &str = "any value";
-/// The values of a variable of which only the value `1` has an effect, as in NVIDIA's libgdrapi.
+/// The values of a variable that has an effect only if its value is `1`, as in NVIDIA's libgdrapi.
 const ONE: &str = "1, which switches it on";
 const LEVEL: &str = "a number from 1 to 4";
 

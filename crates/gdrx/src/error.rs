@@ -16,7 +16,7 @@ pub(crate) enum Error {
     Null(&'static str),
     /// No call has filled in the `gdrx_map`, which describes a mapping.
     NotAttached,
-    /// No mapping has this type.
+    /// This number is not the type of a mapping: it is 0, the type of an unmapped pin, or unknown.
     NotMapped { mapping_type: u32 },
     /// The size of a map is 0, or larger than the size of its mapping.
     Size { size: usize, mapped_size: u64 },

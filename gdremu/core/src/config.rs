@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "GDREMU_CONFIG";
 /// The first CUDA version in which a dma-buf of GPU memory can be mapped.
 const DMABUF_MMAP: u32 = 13030;
 
-// clap prints the documentation of each field that is an option as the help text of the option.
+// If a field is an option, clap prints the field's documentation as the option's help text.
 
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -34,8 +34,8 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// True for an exported dma-buf. Locks on its file are shared locks, because a descriptor that is opened through
-    /// /proc/PID/fd needs a lock of its own.
+    /// True for an exported dma-buf. Its file gets shared locks, because it can be opened again through /proc/PID/fd,
+    /// and each open has a lock of its own.
     is_export: bool,
 }
 

@@ -72,7 +72,7 @@ impl Out<*const c_char> {
 }
 
 impl Out<c_char> {
-    /// Stores a text and its terminating NUL. Cuts the text if both do not fit into `room` bytes.
+    /// Stores a text and its terminating NUL. If they need more than `room` bytes, cuts the text.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
         self.check()?;
         ensure(room > 0, Error::INVALID_VALUE)?;

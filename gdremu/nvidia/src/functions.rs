@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
                 return Ok(());
             }
         }
-        // SAFETY: the arguments are the program's, which must be valid for CUDA.
+        // SAFETY: the arguments are those of the program, which must pass arguments that are valid for CUDA.
         check_status(unsafe { (cuda.cuMemAlloc_v2)(address, size) })
     })
 }

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Device,
     /// A device that another process opened.
     Foreign,
-    /// A dma-buf that this process exported. Its memory stays while the dma-buf is mapped or has an open descriptor.
+    /// A dma-buf that this process exported. Its memory is kept as long as the dma-buf is mapped or open.
     Export(PageTableId),
     /// A dma-buf that another process exported, or that this process exported before it called execve.
     Received,

@@ -126,7 +126,7 @@ impl<'a> Tokens<'a> {
         count
     }
 
-    /// Returns the name of the function that the next `call` instruction calls. The word `call` may be taken already.
+    /// Searches for a `call` instruction from the last taken word on. Returns the name of the function that it calls.
     pub(super) fn callee(&mut self) -> Result<&'a str> {
         self.taken -= 1;
         while !self.take()?.starts_with("call") {}

@@ -13,7 +13,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Gets the bytes of an object. `access` is PyBUF_SIMPLE or PyBUF_WRITABLE.
+    /// Requests the bytes of an object by the buffer protocol. `access` is PyBUF_SIMPLE or PyBUF_WRITABLE.
     pub(crate) fn get(object: &Bound<'_, PyAny>, access: c_int) -> PyResult<Host> {
         let flags = access | ffi::PyBUF_ND;
         let host = match Host::request(object, flags | ffi::PyBUF_FORMAT) {

@@ -141,7 +141,7 @@ pub(crate) fn is_object(file: &Path) -> bool {
     files::bytes(file).is_ok_and(|bytes| bytes.starts_with(ELF))
 }
 
-/// Returns whether the loader passes over a library because it is for another kind of CPU.
+/// Returns whether the loader skips this library because it is for another kind of CPU.
 pub(crate) fn is_foreign(file: &Path) -> bool {
     let Some(kind) = kind(file) else { return false };
     env::current_exe().is_ok_and(|program| self::kind(&program) != Some(kind))

@@ -204,7 +204,7 @@ impl State {
 }
 
 impl Planted {
-    /// Returns the command that brings the state about, runs these commands in the same shell, and then runs doctor.
+    /// Returns the command that sets up the state, runs these commands in the same shell, and then runs doctor.
     pub(crate) fn command(&self, steps: &[String]) -> Command {
         let State { emulated, is_real, file, sh, args, .. } = self.state;
         let path = self.directory.path();

@@ -218,7 +218,7 @@ impl SourcePin for DmaBufPin {
     }
 
     fn callback_flag(&self) -> Result<bool> {
-        // The pinned memory is never freed before it is unpinned, because the dma-buf keeps it.
+        // The pinned memory is never freed before it is unpinned, because the dma-buf keeps it allocated.
         Ok(false)
     }
 

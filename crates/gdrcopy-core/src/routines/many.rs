@@ -53,7 +53,7 @@ macro_rules! unrolled {
 ///
 /// # Safety
 /// Each item must meet the contract of [`write()`](super::write()), and all must have the size and the alignment that
-/// `shape` returns. The CPU must run the routine.
+/// `shape` returns. The CPU must be able to run the routine.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(
     routine: &Routine,

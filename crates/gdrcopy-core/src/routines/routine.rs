@@ -24,7 +24,7 @@ pub struct Routine {
     /// The name by which the variable `GDRCOPY_ISA` selects the routine.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
-    /// Does what `write` does, for a write of a batch. Its stores may be unaligned (see the rules of `routines`).
+    /// Makes one write of a batch, as `write` does, but its stores may be unaligned (see the rules of `routines`).
     pub(crate) write_one: CopyFn,
     pub(crate) read: CopyFn,
 }

@@ -61,7 +61,7 @@ pub struct Alike<'a> {
     /// The CPU address of offset 0, where the mapping begins.
     pub start: usize,
     /// The size that each copy should have. Neither this number nor `last` may be above `isize::MAX`, because
-    /// [`CheckFn`] takes larger numbers for negative ones.
+    /// [`CheckFn`] treats larger numbers as negative.
     pub size: usize,
     /// The largest offset at which a copy of `size` bytes is inside the mapping.
     pub last: usize,

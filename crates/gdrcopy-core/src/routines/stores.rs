@@ -184,11 +184,11 @@ impl Rest {
         }
     }
 
-    /// Stores a `T` if it is smaller than `W`, and at least a `T` is left to store.
+    /// Stores a `T` if a `T` is smaller than a `W` and at least one `T` is left to store.
     #[inline(always)]
     unsafe fn descend_by<T, W>(&mut self) {
         if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {
-            // SAFETY: the rest holds a `T`, and `descend` keeps `dst` aligned to it.
+            // SAFETY: at least one `T` is left to store, and `descend` keeps `dst` aligned to a `T`.
             unsafe { self.store::<T>() }
         }
     }

@@ -19,7 +19,7 @@ use crate::subject::read;
 const SMALLEST_PAGE: usize = 4096;
 const LINE: usize = 64;
 
-/// True once a masked access is about to be made.
+/// `on_step` sets this if the next instruction makes a masked access.
 static IS_MASKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {

@@ -49,7 +49,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Takes away the access to the pages that `on_fault` may have given. Records the next instruction if it is a fence.
+/// Makes the pages inaccessible again after `on_fault`. Records the next instruction if it is a fence.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. The second
     // and the third byte are read only if the bytes before them are those of a longer instruction.

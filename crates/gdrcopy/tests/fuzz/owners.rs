@@ -71,7 +71,7 @@ pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
     Some(list.swap_remove(args.which % list.len()))
 }
 
-/// Drops the element of the list that `args` selects, or leaks it by `mem::forget`. Returns false if the list is empty.
+/// Drops the element of the list that `args` selects, or leaks it if `forget` is true. Returns false for an empty list.
 pub(crate) fn discard<T>(list: &mut Vec<T>, args: &Args, forget: bool) -> bool {
     match take(list, args) {
         None => return false,

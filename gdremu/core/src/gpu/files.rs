@@ -44,7 +44,7 @@ pub struct Shared {
     /// The offset in the file at which the 2 MiB blocks that hold the buffer start. `blocks` is their length in bytes.
     pub start: u64,
     pub blocks: u64,
-    /// The offset in the blocks at which the buffer starts.
+    /// The offset of the buffer's start in these blocks.
     pub offset: u64,
     pub len: u64,
 }

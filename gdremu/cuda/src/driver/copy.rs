@@ -149,8 +149,8 @@ pub(super) fn fill<const SIZE: usize>(
     let memory = resolve(&turn.state, Device(address), len, Access::ReadWrite)?;
     turn.submit(when, move || {
         for (start, len) in memory.pieces() {
-            // SAFETY: a piece is mapped while `memory` lives. A piece ends where a block of device memory or the filled
-            // range ends. Both ends are multiples of the element's size, so a piece holds whole elements.
+            // SAFETY: the pieces stay mapped while `memory` exists. A piece ends where a block of device memory or the
+            // filled range ends. Both ends are multiples of the element's size, so a piece holds whole elements.
             unsafe {
                 if value == [value[0]; SIZE] {
                     start.write_bytes(value[0], len);

@@ -81,8 +81,8 @@ macro_rules! entry_points {
     )* })*) => {
         $($(entry_point!($entry $module $first $arguments [$($to)?] [$($body)?] $first $($also)*);)*)*
 
-        /// The exported functions, by their symbols. This library, too, calls them through these symbols, so that tools
-        /// that overwrite the first instructions of an exported function also get this library's calls.
+        /// Declares the exported functions, so that this library, too, calls them through their symbols. Tools that
+        /// overwrite the first instructions of an exported function then get this library's calls as well.
         pub(crate) mod exported {
             use super::*;
 

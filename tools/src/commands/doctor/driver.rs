@@ -194,7 +194,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// Returns the list of GPUs that were passed into the container. Returns `None` for all GPUs, and outside containers.
+/// Returns the list of GPUs that were passed into the container. Returns `None` outside containers, and for "all".
 fn passed_in(container: Option<&Container>) -> Option<String> {
     container?;
     let list = env::var(PASSED_IN).ok()?;

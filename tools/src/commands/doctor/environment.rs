@@ -81,7 +81,7 @@ pub(super) struct Container {
     /// A word that /proc/1/cgroup contains in a container of this kind. It can also be the value of the
     /// environment variable `container`.
     mark: &'static str,
-    /// An environment variable and a file that only such a container has. Each is an empty text if there is none.
+    /// An environment variable and a file that only this kind of container has. Each is an empty text if there is none.
     own: [&'static str; 2],
     pub(super) node: Remedy,
     pub(super) gpu: Remedy,

@@ -342,7 +342,7 @@ fn newer_behind(name: &str, library: &Loaded) -> Option<PathBuf> {
     newest.1
 }
 
-/// Returns the advice to have programs load a newer library of this name, if the loader finds this older one first.
+/// Returns advice if the loader finds this library before a newer one of the same name.
 pub(super) fn newer_first(name: &str, library: &Loaded) -> Option<Advice> {
     if let Some(advice) = not_preloaded(&library.file) {
         return Some(advice);
@@ -388,7 +388,7 @@ pub(super) fn directory_of_dpdk(value: &str) -> Option<Finding> {
     let text = format!("{DIRECTORY_OF_DPDK}={value}: DPDK opens {} ({})", file.display(), why.text);
     let advice = match directory.parent() {
         _ if file.symlink_metadata().is_ok() => repair(&file, &why),
-        // The variable has the path of the file instead of its directory.
+        // The variable names the file itself instead of its directory.
         Some(parent) if parent.join(PLAIN_NAME).exists() => {
             let advice = Remedy::SettingExport.with("or", " to the directory of libgdrapi.so");
             advice.with("value", parent.display())

@@ -1,4 +1,4 @@
-//! The remedies that doctor advises, by identifier. A test carries each one out, or states why it cannot.
+//! The remedies that doctor advises, each with an identifier. A test carries out each remedy, or states why it cannot.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;

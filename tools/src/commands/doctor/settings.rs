@@ -18,7 +18,7 @@ use crate::system::files;
 /// value.
 struct Switch(&'static [&'static str], &'static str, &'static str, Rule, &'static str);
 
-/// The values of a variable that make an engine, such as UCX or NCCL, use libgdrapi.
+/// The values with which a variable makes an engine, such as UCX or NCCL, use libgdrapi.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
     /// A list of transports that contains gdr_copy.

@@ -62,7 +62,7 @@ impl Ucx {
         Some(command)
     }
 
-    /// Runs UCX's `ucx_info`. If there is no such program, UCX is expected to have all features.
+    /// Runs UCX's `ucx_info`. If there is no such program, assumes that UCX has all features.
     pub(super) fn facts(&self, limit: &Limit) -> Result<Facts> {
         let Some(mut command) = self.program("ucx_info") else {
             let version = "unknown".into();

@@ -38,8 +38,8 @@ pub struct Allocation {
     pub address: u64,
     /// The CPU address of host memory; 0 for GPU memory.
     pub host: usize,
-    /// CUDA's number of the allocation, if it has one. A reset of the device frees the memory, and the address
-    /// then loses the number. If another library stands in for cuMemAlloc, its memory has no number.
+    /// CUDA's number for the allocation, if it has one. A reset of the device frees the memory, and the address
+    /// then loses the number. If another library replaces cuMemAlloc, its memory has no number.
     id: Option<u64>,
 }
 

@@ -12,8 +12,8 @@ pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
 
-/// Live objects of one kind by handle. Handles contain `KIND`, so handles of different kinds differ. The use of an
-/// invalid handle fails with `ERROR`.
+/// The live objects of one kind, found by their handles. Handles contain `KIND`, so handles of different kinds differ.
+/// The use of an invalid handle fails with `ERROR`.
 pub(crate) struct Handles<T, const KIND: usize, const ERROR: i32> {
     created: usize,
     live: BTreeMap<usize, T>,
