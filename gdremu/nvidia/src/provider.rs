@@ -1,7 +1,7 @@
 //! The memory of real GPUs behind the emulated driver: finds the allocation that a pin covers, keeps it, and maps it.
 //!
-//! Only memory that CUDA can export can be pinned, which means VMM (virtual memory management) allocations that can be
-//! exported as file descriptors. So gdremu makes such allocations when the program requests others.
+//! Only memory that CUDA can export as a file descriptor can be pinned. Only some VMM (virtual memory management)
+//! allocations can be exported so. gdremu makes such allocations when the program requests others.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

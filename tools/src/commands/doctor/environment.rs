@@ -1,4 +1,4 @@
-//! Examines the container and the limit of open files, which this process shares with programs of the same shell.
+//! Examines the container and the limit of open files. Programs that the same shell starts have the same ones.
 //! [`Backends`] states which backends (gdrdrv and dma-bufs) work here.
 #![forbid(unsafe_code)]
 
