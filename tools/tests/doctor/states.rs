@@ -187,7 +187,7 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
-    // The hard limits are too low. doctor first advises to raise them, even if gdrdrv is missing, as dma-bufs work here.
+    // The hard limits are too low. doctor first advises to raise them, even without gdrdrv, because dma-bufs work here.
     works [OpenFilesHard] sh "ulimit -n 128";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const FILLED: usize = 1024;
 
 /// Returns the start and the length of `range` in a slice of `all` bytes or an array of `all` elements. Does not check
-/// that it ends inside. If it ends before its start, or overflows, returns a start and a length for an error message.
+/// that the range ends inside. If it ends before its start or overflows, returns the two numbers for an error message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
