@@ -98,7 +98,7 @@ impl NvidiaProvider {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()
         {
-            // If this fails, it fails again when memory is pinned, and is reported then.
+            // An error need not be reported, because it comes again when memory is pinned, and is reported then.
             let _ = self.client(libcuda, gpu, &exported);
         }
     }
