@@ -42,7 +42,7 @@ int main(void)
                     EINVAL);
         CHECK_ERROR(gdr_map(g, forged, &va, GPU_PAGE_SIZE), EINVAL);
         CHECK_ERROR(gdr_unpin_buffer(g, forged), EINVAL);
-        descriptor = -1; /* the second round has an invalid descriptor in the copy */
+        descriptor = -1; /* in the second round, the copy of *g contains an invalid descriptor */
         memcpy(g_copy, &descriptor, sizeof(descriptor));
     }
     CHECK_OK(gdr_close(g));

@@ -14,7 +14,7 @@
 
 #define SIZE GPU_PAGE_SIZE
 #define MANY 3000
-/* Bytes of the largest copy. Copies above 2 KiB are not gathered together with others, but read one by one. */
+/* The size of the largest copy in bytes. Copies above 2 KiB are read one by one, not together with others. */
 #define LARGEST 9000
 
 static gdr_t g;

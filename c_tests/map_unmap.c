@@ -196,7 +196,7 @@ static void unpin_unmaps(void)
     still_maps();
 }
 
-/* Pins and maps, unmaps the mapping by munmap, and maps other memory in its place, as a wrong program might. */
+/* Pins and maps, unmaps the mapping by munmap, and maps other memory in its place, as a faulty program might. */
 static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
 {
     *mapped = pin(of, buffer.address, SIZE);

@@ -60,8 +60,8 @@ list_sources() {
     APT_CONFIG=$PWD/apt/apt.conf apt-get update
 }
 
-# fetch PACKAGE: fetches sources of the package into PACKAGE-source. It takes the newest version that can be fetched. If none
-# can, it takes the newest original sources, without Debian's patches.
+# fetch PACKAGE: fetches sources of the package into PACKAGE-source. It takes the newest version that can be fetched. If there is
+# none, it takes the newest original sources, without Debian's patches.
 fetch() {
     local package=$1 what version
     export APT_CONFIG=$PWD/apt/apt.conf

@@ -20,8 +20,8 @@ new_tree() {
     cp -a "/usr/$type/lib" "$tree"
 }
 
-# emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree under gdremu. gdremu preloads its library, which is
-# for ARCH, into the second qemu. So the loader of this computer prints that it ignores the library.
+# emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree under gdremu, each in a qemu of its own. gdremu preloads
+# its library into the program's qemu. The library is for ARCH, so this computer's loader prints that it is ignored.
 emulated() {
     qemu-"$arch" -L "$tree" -E LD_LIBRARY_PATH="${libdir#"$tree"}" "$tree/usr/bin/gdremu" --profile "$1" -- \
         qemu-"$arch" -L "$tree" "$tree$2" "${@:3}"

@@ -191,7 +191,7 @@ impl Table {
         PAGE.handles.set(base, len);
     }
 
-    /// Makes a cleared slot, and its holder without an object, available again.
+    /// Makes a cleared slot available again, and its holder, which has no object any more.
     fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
         // `lock_unless_here` succeeds: our caller, `end`, has found that this thread does not hold the lock.
         if let Some(mut state) = self.state.lock_unless_here() {

@@ -74,8 +74,8 @@ enum Way {
     Sanitized,
     /// As `Linked`, but the program runs under valgrind's memcheck.
     Valgrind,
-    /// As `Linked`, but the program repeats calls as often as on the profile `default`. On other profiles, `Linked`
-    /// makes only a hundredth of these calls.
+    /// As `Linked`, but with all repetitions of calls. `Linked` itself makes all of them only on the profile `default`,
+    /// and a hundredth of them on other profiles.
     Thorough,
     /// As `Linked`, but with another libgdrapi (`c_tests/another`), because libgdrx must work with any libgdrapi.
     Another,

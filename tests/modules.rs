@@ -138,7 +138,7 @@ struct Reader {
     source: Source,
     /// The inline modules around the item that is visited.
     inline: Vec<String>,
-    /// The modules that this file declares and that have files, each with the path of its attribute `path`.
+    /// The modules that this file declares and that have files: the name and the attribute `path` of each.
     children: Vec<(String, Option<String>)>,
 }
 

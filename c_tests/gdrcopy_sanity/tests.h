@@ -11,7 +11,7 @@
 struct test {
     const char *name;
     enum {
-        ONE_KIND,  /* runs only for memory of cuMemAlloc, and its name has no suffix */
+        ONE_KIND,  /* the test runs only for memory of cuMemAlloc, and its name has no suffix */
         BOTH_KINDS /* runs for each kind of memory, which is the suffix of its name */
     } variants;
     void (*run)(enum gpu_memory kind);

@@ -1,5 +1,5 @@
-# Runs those gtests of UCX that use gdr_copy, and sends GPU memory from one process to another. FILTERs are those of
-# gtest (default: '*gdr_copy*' and '*tag_mem_type*', which select all tests that use gdr_copy).
+# Runs those gtests of UCX that use gdr_copy, and sends GPU memory from one process to another. The arguments
+# FILTER are filters of gtest (default: '*gdr_copy*' and '*tag_mem_type*', which select all tests that use gdr_copy).
 
 ucx_version=1.22.0
 

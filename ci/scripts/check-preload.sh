@@ -65,8 +65,8 @@ sed "s|/etc/ld.so.cache|$cache|" "$loader" >"$work/loader"
 chmod +x "$work/loader"
 PATH=$PATH:/sbin:/usr/sbin ldconfig -X -C "$cache" -f /dev/null "$work/other"
 
-# got PLACE PROGRAM PRELOAD LIBRARY_PATH: prints which library a program gets (this or other), while `other` is in
-# PLACE. PROGRAM is `linked` for the linked program, or the name that the program `dlopened` passes to dlopen.
+# got PLACE PROGRAM PRELOAD LIBRARY_PATH: prints which library a program gets: `this`, or `other`, which is in PLACE (path or
+# cache). PROGRAM is `linked` for the linked program, or the name that the program `dlopened` passes to dlopen.
 got() {
     local command=("$work/linked") path=$4
     [ "$2" = linked ] || command=("$work/dlopened" "$2")

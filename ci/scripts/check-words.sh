@@ -51,7 +51,7 @@ if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
 
     # Finds merges with the subject that git proposes, or with git's list of conflicts.
     merges=$(git log --merges --format='%h %s %b' "$reasons_base..HEAD" | grep -E "^[0-9a-f]+ Merge (branch|remote|commit)|^# Conflicts" || true)
-    # Finds commits without a body that change more than a few lines of code, other than by moves, renames and formatting.
+    # Finds commits that have no body, but change more than a few lines of code. Moves, renames and formatting need no body.
     silent=$(git log --no-merges --format='%h %s' "$reasons_base..HEAD" | while read -r commit subject; do
         [ -z "$(git show --no-patch --format=%b "$commit")" ] || continue
         grep -qE ': (move|rename|format) ' <<<"$subject" && continue

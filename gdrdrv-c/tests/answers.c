@@ -100,7 +100,7 @@ static void nothing_is_executable(void)
     CHECK(munmap(va, SIZE) == 0);
 }
 
-/* Returns how many bytes the GPU driver allocates for a PIN_BUFFER and a PIN_BUFFER_V2. Both must fail with EINVAL. */
+/* Makes a PIN_BUFFER and a PIN_BUFFER_V2, which must fail. Returns how many bytes the GPU driver allocated for both. */
 static uint64_t allocated(uint64_t addr, uint64_t size)
 {
     struct gdrdrv_pin_buffer_v2 v2 = {.addr = addr, .size = size};

@@ -81,7 +81,7 @@ static unsigned long number(struct fuzzer *f)
     }
 }
 
-/* Returns the address of the argument. Usually it is valid, and the bytes of `valid` are copied there. */
+/* Returns an address to pass to ioctl. Usually the address is valid, and the bytes of `valid` are copied there. */
 static void *pointer(struct fuzzer *f, const void *valid, size_t size)
 {
     void *at;

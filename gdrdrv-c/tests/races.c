@@ -22,7 +22,7 @@ static struct gpu_memory memory;
 static uint64_t handle;
 static int fd;
 static int closes; /* the third thread closes the device instead of unpinning */
-static unsigned char *mapping; /* NULL if mmap was too late */
+static unsigned char *mapping; /* NULL if mmap failed, because the pin had ended */
 static int ended; /* the call that ends access has returned */
 static int closed;
 

@@ -89,7 +89,7 @@ finish() {
     [ $status -le 1 ] || { echo "FAILED: exit status $status (gdrdrv-c/vm/run.sh --help)" && failures=$((failures + 1)); }
 }
 
-# finish_script NAME TITLE: does the same as finish for a script that passes if it prints "# 1 passed".
+# finish_script NAME TITLE: does the same as finish. A script that has not printed "# 1 passed" counts as one more failure.
 finish_script() {
     finish "$@"
     grep -q '^# 1 passed' "$logs/$1.log" || failures=$((failures + 1))
@@ -109,7 +109,7 @@ report() {
 
 # ---- Phases ----
 
-# Calls this script again, once for each kernel. Also checks the packaging, and that tests notice mutants: broken modules.
+# Calls this script again, once for each kernel. Also checks the packaging, and that tests notice broken modules (mutants).
 run_all_kernels() {
     local status=0
     "$0" --library "$lib" || status=1
@@ -158,7 +158,7 @@ build_variants() {
     local kernel architecture
     kernel=$("$here/kernel.sh" "$series")
     build "$kernel" 570 open
-    [ "$series" = debug ] || build "$kernel" 515 proprietary # in the debug kernel, only GPL modules can lock
+    [ "$series" = debug ] || build "$kernel" 515 proprietary # in the debug kernel, only GPL modules can use locks
     [ "$series" = 6.1 ] || return 0
     "$root/ci/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
     for architecture in arm64 ppc64el; do

@@ -72,7 +72,7 @@ GPU_TEST(keeps_memory_alive)
 }
 
 /* Small buffers share a block of GPU memory. As on an H200, a range of a block can be exported if at least one byte of
-   it is in a buffer that is not freed. */
+   the range is in a buffer that is not freed. */
 GPU_TEST(reaches_beyond_its_buffer)
 {
     CUdeviceptr first = allocated(100), second = allocated(PAGE);

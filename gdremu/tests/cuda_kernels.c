@@ -125,8 +125,8 @@ static void modules(void)
     CHECK_EQUAL(function, again);
 }
 
-/* The expected results are those of an H200, which has 132 multiprocessors. A row of `wanted` has the threads of a
-   block, its bytes of shared memory, and the number of such blocks that fit on a multiprocessor. */
+/* The expected results are those of an H200, which has 132 multiprocessors. A row of `wanted` has three numbers:
+   threads per block, bytes of shared memory per block, and the blocks that then fit on a multiprocessor. */
 static void occupancy(CUfunction function)
 {
     static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},

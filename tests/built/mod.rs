@@ -25,8 +25,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
 }
 
 fn build(targets: &[&str]) -> PathBuf {
-    // This program is TARGET/PROFILE/deps/TEST. If a variable or cargo's configuration sets a target, it is
-    // TARGET/TRIPLE/PROFILE/deps/TEST.
+    // The path of this program is TARGET/PROFILE/deps/TEST, or TARGET/TRIPLE/PROFILE/deps/TEST if an environment
+    // variable or cargo's configuration names the triple to build for.
     let test = env::current_exe().expect("a path");
     let directory = test.ancestors().nth(2).expect("a profile's directory");
     // ci/scripts/as-other-user.sh sets this variable, because it runs the tests as a user that cannot build. Root has

@@ -89,8 +89,8 @@ impl Workdir {
     }
 }
 
-/// Checks values of a report. Each line of `expected` has a JSON pointer and the value there. Of a text, the line has
-/// only the beginning, and of an array, the length. A pointer that begins with a number starts at `processes`.
+/// Checks values of a report. Each line of `expected` has a JSON pointer and the expected value: for a string, only its
+/// beginning, and for an array, its length. A pointer that begins with a number starts at `processes`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
     for line in expected.lines() {

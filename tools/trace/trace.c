@@ -59,7 +59,7 @@ static inline uint64_t ticks_between(uint64_t start, uint64_t end)
     return end - start;
 }
 
-/* ---- The file that this object writes ---- */
+/* ---- The file in which the calls of a process are counted ---- */
 
 enum function {
 #define NUMBER(result, name, parameters) F_##name,
@@ -232,8 +232,8 @@ static int create(uint64_t start, uint64_t number)
     return (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Copies the file `from` to `to`, but at most sizeof(struct file) bytes. If `from` is negative, writes that many zeros.
- * Returns whether that many bytes were written. */
+/* Copies at most sizeof(struct file) bytes from the file `from` to `to`. If `from` is negative, writes
+ * sizeof(struct file) zeros instead. Returns whether sizeof(struct file) bytes were written. */
 static int fill(int to, int from)
 {
     char buffer[4096] = {0};

@@ -27,7 +27,7 @@ const FIRST_SLOT: usize = 192;
 /// A message, which fills a cache line. The GPU kernel reads only the first number.
 type Message = [u64; 8];
 
-/// The GPU kernel, which adds up the first numbers of all messages. It waits until the head (an acquire load) is beyond
+/// The GPU kernel, which adds up the first number of each message. It waits until the head (an acquire load) is beyond
 /// the tail, and reads the message. Then it stores the new tail (after a fence), so the CPU may write the slot again.
 const PTX: &str = "
 .version 7.0

@@ -151,8 +151,8 @@ impl GdrOptions {
         self
     }
 
-    /// Sets whether [`PinFlags::FORCE_PCIE`] gives an ordinary pin, in place of an error, on a GPU that has no other
-    /// link than PCIe. The default is false.
+    /// Sets what [`PinFlags::FORCE_PCIE`] does on a GPU that has no other link than PCIe. If `yes` is true, the pin is
+    /// an ordinary pin. Otherwise, as by default, the pin fails.
     pub fn force_pcie_compat(mut self, yes: bool) -> GdrOptions {
         self.raw.force_pcie_compat = yes;
         self

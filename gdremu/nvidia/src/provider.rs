@@ -1,7 +1,7 @@
 //! The memory of real GPUs behind the emulated driver: finds the allocation that a pin covers, keeps it, and maps it.
 //!
-//! Only memory that CUDA can export can be pinned, which means VMM (virtual memory management) allocations that can be
-//! exported as file descriptors. So gdremu makes such allocations when the program requests others.
+//! Only memory that CUDA can export as a file descriptor can be pinned. Only some VMM (virtual memory management)
+//! allocations can be exported in this way, so gdremu makes such ones when the program requests other memory.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl NvidiaProvider {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()
         {
-            // If this fails, it fails again when memory is pinned, and is reported then.
+            // An error need not be reported, because it comes again when memory is pinned, and is reported then.
             let _ = self.client(libcuda, gpu, &exported);
         }
     }

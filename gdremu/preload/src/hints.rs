@@ -1,8 +1,8 @@
 //! Hints by which the hooks of libc functions recognize, without a lock, calls that do not concern the emulation.
 #![forbid(unsafe_code)]
 
-/// Descriptors that hooks have noted as emulated (devices, dma-bufs, files with the number of pins). Only fstat shows
-/// what a descriptor is now, because programs can also open and close descriptors by calls without a hook.
+/// Descriptors that hooks have noted as emulated (devices, dma-bufs, files that show the number of pins). Only fstat
+/// shows what a descriptor is now, because programs can also open and close descriptors by calls without a hook.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 //! gdrcopy-core.
 //!
 //! Calls hold the interpreter's lock (GIL); long copies, pinning and unpinning release it. A copy holds the lock of its
-//! memory for reading, and unpinning holds it for writing. An object with a buffer of the memory keeps a lease, and leased
-//! memory stays pinned.
+//! memory for reading, and unpinning holds it for writing. A Python object that views the memory, such as an array,
+//! keeps a lease, and leased memory stays pinned.
 
 mod buffers;
 mod mapped;

@@ -1,4 +1,4 @@
-//! Lists the places where the dynamic loader looks for libgdrapi, in its order.
+//! Lists the places where the dynamic loader looks for libgdrapi, in the order in which it looks.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -55,7 +55,7 @@ pub(crate) struct Point {
     /// The distance of the copy's start on the device side from the start of its cache line.
     #[serde(rename = "alignment_bytes")]
     pub(crate) alignment: usize,
-    /// The number of windows, which are ranges of the GPU buffer, that the copies use in turn.
+    /// The number of windows (ranges of the GPU buffer) that the copies use in turn.
     #[serde(skip)]
     pub(crate) windows: usize,
     #[serde(skip)]

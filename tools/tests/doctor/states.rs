@@ -187,7 +187,7 @@ module_and_machine {
     // Limits, mounts or variables of the system are wrong.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
-    // The hard limits are too low. doctor first advises to raise them, not to install the module: dma-bufs need none.
+    // The hard limits are too low. doctor first advises to raise them, even without gdrdrv, because dma-bufs work here.
     works [OpenFilesHard] sh "ulimit -n 128";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules; ulimit -n 256";
     works [OpenFilesHard] emulated "--no-gdrdrv --cuda-version 13.3" sh "ulimit -S -n 256; ulimit -H -n 512";
@@ -295,8 +295,8 @@ libraries {
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
-    // The library lacks gdr_get_info_v2, which UCX's plugin calls unless it was built with an old header. A newer
-    // library comes after it on the loader's path, or none does.
+    // The library lacks gdr_get_info_v2, which UCX's plugin calls unless the plugin was built with an old header. In
+    // the first three states, the loader's path also has a newer library, after the old one.
     bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for ucx";
     bad [LibraryOrder] sh "old -DMINOR=3; both old.so other; path other right" args "--for mscclpp";
     works [LibraryOrder] emulated "--fault cuMemAlloc:2" sh "old -DMINOR=3; both old.so other; path other right";

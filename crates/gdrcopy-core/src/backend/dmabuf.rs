@@ -2,7 +2,7 @@
 //!
 //! This needs CUDA 13.3. `DmaBuf::open` never calls cuInit, because some programs only try whether `open` works and
 //! fork afterwards, and CUDA cannot be used in children of a process that has initialized CUDA. So the first pin calls
-//! cuInit. Only if the program has initialized CUDA itself, `open` checks that the memory of a GPU can be mapped,
+//! cuInit. If the program has initialized CUDA itself, `open` also checks that the memory of a GPU can be mapped,
 //! because programs expect pins to work after a successful `open`.
 #![forbid(unsafe_code)]
 

@@ -101,7 +101,7 @@ pub trait SourcePin: Send + Sync {
     /// Maps the first `len` bytes, and returns the mapping's type. For GPU memory, rounds `len` up to host pages.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins the range, or leaves that to `drop`. After an error, it stays pinned. On success, callers drop the pin.
+    /// Unpins the range, or leaves that to `drop`. After an error, the range stays pinned; else callers drop the pin.
     fn unpin(&self) -> Result<()>;
 }
 

@@ -10,7 +10,7 @@ pub(super) trait Instructions {
     const BLOCK: usize;
     /// Copies an aligned block of `BLOCK` bytes of device memory.
     const LOAD_BLOCK: BlockFn;
-    /// True if several loads of `LOAD_BLOCK` can be under way at once, and gathers gain by that.
+    /// True if several loads of `LOAD_BLOCK` can be under way at once, which makes gathers faster.
     const LOADS_OVERLAP: bool = true;
     /// The size in bytes of the block that `LOAD_SMALL` copies, at least 8.
     const SMALL: usize = Self::BLOCK;

@@ -169,7 +169,7 @@ impl Work for Writes {
     }
 }
 
-/// Makes writes that all have the size of `store`.
+/// Makes writes that all have the size that `store` writes.
 ///
 /// # Safety
 /// The contract of [`write_many_unfenced`], and each item must meet the contract of `store`.
@@ -275,7 +275,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
                         let at = next + at;
                         // The stores are volatile, because the compiler would combine plain stores into scatter
                         // instructions, which are slower.
-                        // SAFETY: the buffer has room for the item's blocks, and for more that the last step lists.
+                        // SAFETY: the buffer has room for the item's blocks and for others that the last step lists.
                         unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
                     }
                     next += LISTED;

@@ -166,7 +166,7 @@ pub(crate) fn check_fields(routine: &Routine) {
     ];
     let are_made = |copies: &[[usize; 3]]| {
         let shape = Alike { copies, start: device.addr(), size: LEN, last: LAST };
-        // SAFETY: copies that are valid lie in the memory at `device` and in the bytes at `host`.
+        // SAFETY: the valid copies lie in the memory at `device`, and fit into the bytes at `host`.
         unsafe { write_and_read(routine, shape, device, host) }
     };
     for count in [1, 2, 7, 8, 9, 31, 32, 33, 47] {

@@ -53,7 +53,7 @@ fn crosses_page(address: *const u8) -> bool {
     address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// The offset in a cache line of device memory and the size of each copy to check. Each copy has one partial line.
+/// For each copy to check: its offset in a cache line of device memory, and its size. Each copy has one partial line.
 const COPIES: [(usize, usize); 7] = [(0, 3), (4, 3), (61, 3), (0, 63), (1, 63), (0, 200), (56, 200)];
 
 /// Steps through copies at and near the edges of pages, on the host side and on the device side. Checks that a copy

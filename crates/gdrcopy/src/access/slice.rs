@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// The number of bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
 
-/// Returns the start and the length of `range` in a slice of `all` bytes or an array of `all` elements. The range may
-/// end beyond `all`. If it ends before its start, or overflows, the error is a start and length for use in a message.
+/// Returns the start and the length of `range` in a slice of `all` bytes or an array of `all` elements. Does not check
+/// that the range ends inside. If it ends before its start or overflows, returns the two numbers for an error message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,

@@ -35,7 +35,7 @@ pub(crate) struct Blocks {
     largest: BTreeSet<(u64, u64)>,
     /// The number of blocks in use.
     pub(super) count: usize,
-    /// The bytes of the blocks in use.
+    /// The total size of the blocks in use, in bytes.
     pub(super) used: u64,
 }
 

@@ -27,7 +27,7 @@ impl Host {
     }
 
     /// Calls `read` with places of these lengths, and checks that it writes the expected bytes there. If `expected` is
-    /// `None`, `read` must fail and write nothing. `GUARD` and `skipped` bytes lie before the first place.
+    /// `None`, `read` must fail and write nothing. `GUARD + skipped` bytes lie before the first place.
     #[track_caller]
     pub(crate) fn receive(
         &mut self,

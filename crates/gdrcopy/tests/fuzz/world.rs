@@ -73,8 +73,7 @@ pub(crate) fn run(sequence: &Sequence) {
         world.allocator();
     }
     let mut ops = sequence.ops.iter();
-    // `World::run` returns at each `Leave`, even if no call that maps memory precedes it. Then the loop calls it again,
-    // for the calls that are left.
+    // `World::run` makes the calls before the next `Leave`. So the loop runs it until no calls are left.
     while ops.len() > 0 {
         world.run(&mut ops, &mut Borrowed::default());
     }

@@ -17,11 +17,11 @@ use crate::refused;
 
 /// The most blocks of a grid, by dimension. This limit and the next three must agree with the attributes in device.rs.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-/// The most threads of a block, by dimension.
+/// The maximum number of threads in a block, by dimension.
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
-/// The most threads of a block in total.
+/// The maximum number of threads in a block, in all dimensions together.
 const MAX_BLOCK_THREADS: u64 = 1024;
-/// The most bytes of shared memory of a block.
+/// The maximum size in bytes of the shared memory of a block.
 const MAX_SHARED_BYTES: usize = 48 << 10;
 
 /// The most warps and blocks that run on a multiprocessor at once, and the bytes of shared memory that they share.

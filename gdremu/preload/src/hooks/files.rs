@@ -13,7 +13,7 @@ use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
-/// Opens /dev/gdrdrv, or the file in /proc with the number of pins. Returns `None` for other paths, and
+/// Opens /dev/gdrdrv, or the file in /proc that shows the number of pins. Returns `None` for other paths, and
 /// for gdremu's own calls.
 fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     let opened = match named {

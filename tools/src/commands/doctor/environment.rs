@@ -1,4 +1,4 @@
-//! Examines the container and the limit of open files, which this process shares with programs of the same shell.
+//! Examines the container and the limit of open files. Both also hold for programs of the same shell.
 //! [`Backends`] states which backends (gdrdrv and dma-bufs) work here.
 #![forbid(unsafe_code)]
 

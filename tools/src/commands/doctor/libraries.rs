@@ -268,7 +268,7 @@ fn by_name() -> Vec<Finding> {
 /// Returns the advice that makes a name lead to this file: to add a link or, if the link exists already, to add its
 /// directory to the loader's path.
 fn add_link(name: &str, file: &Path) -> Advice {
-    // The new link belongs in the directory where the loader found the file, which may itself be a link to elsewhere.
+    // If the loader found the file through a link, the new link belongs in the directory of that link.
     let candidates = search::candidates();
     let mut as_found = file;
     if let Some(candidate) = candidates.iter().find(|other| search::real(&other.file) == search::real(file)) {

@@ -216,8 +216,8 @@ pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
     answer
 }
 
-/// Starts a child that does this work, and returns its answer. If the child dies or hangs, the answer has a failure. It
-/// is an error if the child cannot be started.
+/// Starts a child that does this work, and returns its answer. If the child dies or hangs, the answer has a failure.
+/// Returns an error if the child cannot be started.
 fn start(work: &Work) -> Result<Answer> {
     let out = in_memory("answer")?;
     let log = in_memory("log")?;

@@ -1,4 +1,4 @@
-//! The functions of libgdrapi that `gdrcopy trace` traces, and the search for a library's functions that it leaves out.
+//! The functions of libgdrapi that `gdrcopy trace` traces. Also finds functions of a library that it does not trace.
 #![forbid(unsafe_code)]
 
 use std::fs::File;

@@ -168,7 +168,7 @@ mod tests {
         };
         assert!(!row(&[2.08], &[2.0]));
         assert!(row(&[2.12], &[2.0]));
-        // One of the three runs takes as long as the default, so the model does not count as slower.
+        // The model is not slower if one of its three runs takes only as long as the default's median.
         assert!(!row(&[2.5, 2.0, 2.5], &[2.0, 2.0, 2.0]));
         assert!(row(&[2.5, 2.2, 2.5], &[2.0, 2.0, 9.0]));
         assert!(!row(&[2.5, 2.2, 2.5], &[2.0, 2.2, 9.0]));

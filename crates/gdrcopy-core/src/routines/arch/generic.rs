@@ -11,7 +11,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 }
 
 /// Returns `None`, because no routine is specific to this architecture. On other architectures, this function runs the
-/// copy loop `W` by the instructions of such a routine.
+/// copy loop `W` with the instructions of a routine that is specific to the architecture.
 ///
 /// # Safety
 /// The contract of [`Work::run`].
