@@ -241,7 +241,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16384;
 /// An item whose blocks have more bytes than this is read by itself. Its own loads are enough to keep the CPU busy.
 const LARGEST: usize = 2048;
-/// Lists an item's blocks in steps of this many bytes. So the branches are the same for all items of at most one step.
+/// An item's blocks are listed in steps of this many bytes, so all items of at most one step take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.
