@@ -34,8 +34,8 @@ static __attribute__((noinline)) void *look_up(void *handle, const char *name)
     return found;
 }
 
-/* The optimization makes the last call a jump, so that libc's dlsym returns to the caller of this function. With
-   RTLD_NEXT, libc's dlsym searches the libraries after the one to which it returns. */
+/* With RTLD_NEXT, libc's dlsym searches the libraries after the one that contains its return address. The optimization
+   makes the last call a jump, so that this address is in the caller of this function. */
 __attribute__((optimize("O2"))) void *dlsym(void *restrict handle, const char *restrict name)
 {
     if (libcs_dlsym == NULL)

@@ -174,7 +174,7 @@ static void pin_over_pcie(void)
 
     refusal = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (driver_is_at_least(g, 2, 5) && refusal == EINVAL)
-        refusal = 0; /* the flag may not be the reason for EINVAL, so the log does not advise against the flag */
+        refusal = 0; /* EINVAL can also have other reasons, so the log does not advise against the flag */
     CHECK_OK(gdr_close(g));
 }
 

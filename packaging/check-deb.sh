@@ -152,7 +152,7 @@ for release in "${releases[@]}"; do
     cp "$debs"/*.deb "$tree/root/debs"
 
     # The tree has a kernel, but no sources of the GPU driver, which gdrdrv needs. So DKMS can only register gdrdrv. When the
-    # sources have been added, the hooks of the next kernel package build it.
+    # sources have been added, the hooks of the next kernel package build gdrdrv.
     install_ours
     grep -q 'dkms autoinstall' "$work/log" || die "no word about the module that is not loaded: $(cat "$work/log")"
     new_kernel_installed

@@ -153,7 +153,7 @@ impl Slot {
         self.descriptor.store(file.number, Ordering::Relaxed);
         self.file_device.store(file.device, Ordering::Relaxed);
         self.file_inode.store(file.inode, Ordering::Relaxed);
-        // The field has only 32 bits, because old C programs read and print 32 bits of it.
+        // The field has only 32 bits, because old C programs read and print it as 32 bits.
         self.driver_handle.store(driver_handle as u32, Ordering::Relaxed);
     }
 

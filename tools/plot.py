@@ -93,7 +93,7 @@ def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str
         axes.plot(sizes, [value(record, "p50_ns") for record in own], style, color=color, linewidth=2, label=method)
     low = max(min(ends + medians), min(medians) / BEYOND)
     high = min(max(ends + medians), max(medians) * BEYOND)
-    room = max(1.1, (6 / (high / low)) ** 0.5)  # With this room, the y axis has at least two labels.
+    room = max(1.1, (6 / (high / low)) ** 0.5)  # The y axis spans at least a factor of 6, so it has two labels or more.
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(LogLocator(2, numticks=8))
     axes.xaxis.set_major_formatter(FuncFormatter(size_text))

@@ -69,7 +69,7 @@ ucx_profile() {
     done
 }
 
-# Sends messages of GPU memory from one process to another over TCP or shared memory. UCX's transport gdr_copy copies
+# Sends messages from one process's GPU memory to another's over TCP or shared memory. UCX's transport gdr_copy copies
 # them from and to the GPU.
 ucx_two_processes() {
     local transport test port log logs passed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles programs that use the crates. Some have the feature for cudarc. cudarc's features for the CUDA version
-# exclude each other, so each of these programs has a different one. Last, the crates are compiled with the oldest versions
+# Compiles programs that use the crates. Some use gdrcopy's feature for cudarc, each with another CUDA version, because
+# a program can have only one of cudarc's features for CUDA versions. Last, compiles the crates with the oldest versions
 # of dependencies that they allow. Downloads these versions.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -78,8 +78,8 @@ run() {
 # The functions build_... build and run a project in $built. The project finds libgdrapi below $prefix/$libdir by the
 # variables that `build` exports.
 build_cmake() {
-    # Debian's CMake does not search lib64 by itself. So the variables point into a link to the installed lib64. Some
-    # systems have such a link: /lib64, which leads to /usr/lib64.
+    # Debian's CMake does not search lib64 by itself, so these variables name the directories. The paths lead through a
+    # link to lib64, because some systems have such a link: /lib64, which leads to /usr/lib64.
     if [ "$libdir" = lib64 ]; then
         ln -s "$prefix/lib64" "$built/lib64"
         export gdrcopy_DIR=$built/lib64/cmake/gdrcopy GDRCopy_DIR=$built/lib64/cmake/gdrcopy gdrx_DIR=$built/lib64/cmake/gdrx

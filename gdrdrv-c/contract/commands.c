@@ -126,5 +126,5 @@ TEST(commands_without_output_accept_read_only_arguments)
     CHECK(mprotect(page, PAGE, PROT_READ) == 0);
     if (since(5))
         CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
-    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* needs only the handle, with which the page begins */
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* reads only the handle, the first 8 bytes of the page */
 }

@@ -57,13 +57,13 @@ struct memory {
 #define UNIT (2UL << 20)
 struct memory memory_alloc(uint64_t size);
 void memory_free(struct memory memory);
-/* Fills the memory with a value by the GPU, not through a mapping of a pin. */
+/* Lets the GPU fill the memory with a value, without a mapping of a pin. */
 void memory_fill(struct memory memory, unsigned char value);
 /* Returns a byte of the memory as the GPU sees it. */
 unsigned char memory_byte(struct memory memory, uint64_t offset);
 /*
  * Makes two allocations of UNIT bytes at adjacent addresses, and returns the first address, or 0 if this CUDA cannot
- * place them. The memory is freed when the process ends.
+ * make them. The memory is freed when the process ends.
  */
 uint64_t memory_two_allocations(void);
 /* Puts the tokens, which name the process that has the memory, into the argument. Returns false if there are none. */

@@ -70,7 +70,7 @@ static void page_tables_stay_small(void)
     size_t more = page_table_bytes() - before;
 
     if (longest_run() >= SIZE && can_be_huge())
-        CHECK_COMPARE(more, <=, 4 * PAGE); /* only incomplete huge pages, as at both ends, need page tables */
+        CHECK_COMPARE(more, <=, 4 * PAGE); /* only parts of huge pages need page tables, such as those at both ends */
     else if (longest_run() < HUGE_PAGE || !can_be_huge())
         CHECK_COMPARE(more, >=, SIZE / HUGE_PAGE * PAGE);
     CHECK(munmap(va, SIZE) == 0);

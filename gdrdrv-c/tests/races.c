@@ -163,7 +163,7 @@ static void free_against_pin(void)
         }
         pthread_join(thread, NULL);
         CHECK_EQUAL(page_tables(), 0);
-        patience += made == 0; /* the following rounds free later, until a pin is complete before the free */
+        patience += made == 0; /* so far, each free came before the pin was complete, so the next round frees later */
     }
     gpu_inject((struct emugpu_inject){0});
     CHECK(close(fd) == 0);

@@ -16,7 +16,7 @@
 
 /* ---- Held processes, and children that must end while a process is held ---- */
 
-/* Makes emugpu hold a process: its calls to pin, and to mmap GPU memory, do not return. 0 stands for no process. */
+/* Holds a process: until release(), the process's pins and its mmaps of GPU memory do not return. 0 holds none. */
 static void hold(pid_t process)
 {
     if (getuid() == 0)
@@ -96,7 +96,7 @@ static int end_of(pid_t child)
         now = switches(child);
         looks = now == before && is_inside(child, "[gdrdrv]") ? looks + 1 : 0;
         before = now;
-        CHECK_COMPARE(looks, <, 500); /* if this fails, the child waits for the held process */
+        CHECK_COMPARE(looks, <, 500);
     }
     return status;
 }

@@ -35,7 +35,7 @@ as_root() {
 
 case $series in
 5.10) suites='bullseye-security bullseye' ;;
-6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # -security lacks ppc64el
+6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # bookworm-security has no ppc64el
 6.12) suites='bookworm-backports bookworm' ;;
 newest) suites='trixie-backports trixie' ;;
 debug | kcsan)

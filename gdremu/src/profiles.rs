@@ -7,9 +7,9 @@ use std::ffi::OsString;
 const PROFILES: &[(&str, &str)] = &[
     ("default", ""), // gdrdrv 2.6, persistent write-combining mappings, one GPU
     ("traditional", "--traditional"), // pins end when their memory is freed
-    // This profile has the defects of NVIDIA's gdrdrv, and handles of pins that do not fit into 32 bits.
+    // This profile has the defects of NVIDIA's gdrdrv. The handles of its pins have more than 32 bits.
     ("defects", "--module-defects --handle-base 0x100000000"),
-    ("high-handles", "--handle-base 0x123456789"), // handles of pins that do not fit into 32 bits
+    ("high-handles", "--handle-base 0x123456789"), // the handles of pins have more than 32 bits
 
     // ---- Mapping types ----
     ("cached", "--platform cached"), // a coherent platform, such as Grace Hopper

@@ -32,7 +32,7 @@ fn main() {
 }
 
 /// Returns the mutants to test. The variable `MUTANTS` has their names with commas between them, or a number. With a
-/// number, this many are tested, and every day different ones. Without the variable, all are tested.
+/// number, this many are tested, and each day others are chosen. Without the variable, all are tested.
 fn chosen() -> Vec<Mutant> {
     let mut all = mutants();
     let Ok(wanted) = env::var("MUTANTS") else {

@@ -132,7 +132,7 @@ struct file {
     struct calls calls[FUNCTION_COUNT];
     struct site sites[2][SITES + 1];
     struct pin pins[PINS];
-    struct class copies[THREADS + 1][2][SIZES]; /* first copies to mappings, then copies from them */
+    struct class copies[THREADS + 1][2][SIZES]; /* by thread, direction (0: to a mapping, 1: from it) and size */
     uint64_t guesses[GUESSES]; /* for each hash of a handle, the index in `pins` to look at first */
 };
 

@@ -37,8 +37,8 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks the mutex; `None` if this thread has already locked it by this function. An example is a program that
-    /// replaces mmap by a function that calls this library, if mmap is called under the lock. A signal handler waits
+    /// Locks the mutex; `None` if this thread has already locked it by this function. This happens if mmap is called
+    /// under the lock, and the program has its own mmap, which calls this library again. A signal handler waits
     /// forever if it calls this function in the few instructions for which the mutex is locked and `thread` is 0.
     pub fn lock_unless_here(&self) -> Option<Guard<'_, T>> {
         let this_thread = pthread_self() as usize;

@@ -153,7 +153,7 @@ impl Client {
 impl Memory {
     /// Returns a file whose mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
-        // An mmap of a descriptor maps the memory that was prepared for it. So each mapping needs a new descriptor.
+        // An mmap of a descriptor maps the memory prepared for this descriptor. So each mapping needs a new one.
         let fresh = open(&self.client.path)?;
         let mut map = MapMemory {
             client: self.client.root,

@@ -7,7 +7,7 @@ use super::kernel::{Class, Function, GRID_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, S
 pub(super) enum Kind {
     /// The type that the opcode ends with, such as `.u32` in `add.u32`. It must be an integer type.
     T,
-    /// The type that the opcode ends with. It may also be a floating-point type.
+    /// The type that the opcode ends with, which may also be a floating-point type, such as `.f32` in `selp.f32`.
     Bits,
     /// The integer type with twice the bits of `T`.
     Wide,

@@ -294,7 +294,7 @@ impl Memory {
     /// keeps the mapping open.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
         let (py, memory) = (slf.py(), slf.get());
-        // The allocation of the lease can run Python code that unmaps the memory. So the address is read after it.
+        // Allocating the lease can run Python code that unmaps the memory. So the address is read afterwards.
         let lease = Bound::new(py, Lease::of(slf.clone().unbind()))?;
         let place = |mapping: &RawMapping| (mapping.as_mut_ptr(), mapping.mapping_type());
         let (start, mapping_type) = memory.with_mapping(place)?;

@@ -1,7 +1,7 @@
 //! The clock is a counter of the CPU, which all processes of a computer share. tools/trace/trace.c reads it too.
 //!
-//! Reading the clock waits until every earlier load has returned its data. It does not wait for stores. Copies
-//! that store end with the library's own fence.
+//! Reading the clock waits until every earlier load has returned its data. It does not wait for stores. But each
+//! copy to a mapping ends with a fence.
 
 use std::time::{Duration, Instant};
 

@@ -55,7 +55,7 @@ impl Record {
 /// A load that takes fewer nanoseconds than this comes from a cache of the CPU, without a round trip to the GPU.
 const FASTEST_ROUND_TRIP: f64 = 200.0;
 
-/// Returns the nanoseconds of one round trip; `None` if loads come from a cache.
+/// Returns the nanoseconds of a round trip to the GPU; `None` if loads come from a cache.
 pub(crate) fn round_trip(load: &Times) -> Option<f64> {
     if load.median >= FASTEST_ROUND_TRIP { Some(load.median) } else { None }
 }

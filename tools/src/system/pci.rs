@@ -44,7 +44,7 @@ pub(crate) fn node(address: &str) -> Option<usize> {
     files::number(directory(address).join("numa_node"))
 }
 
-/// Returns the link of the device, unless sysfs lacks it or its generation is not known.
+/// Returns the PCIe link of the device, unless sysfs lacks it or its generation is not known.
 pub(crate) fn link(address: &str) -> Option<Link> {
     let speed = files::text(directory(address).join("current_link_speed"))?;
     Some(Link { generation: generation(&speed)?, lanes: files::number(directory(address).join("current_link_width"))? })

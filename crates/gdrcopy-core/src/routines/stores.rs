@@ -160,7 +160,7 @@ impl Rest {
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
         if size < size_of::<W>() && self.dst.addr() & size != 0 && self.len >= size {
-            // SAFETY: the rest holds a `T`, so it was not too short for the smaller words that `climb` has stored to
+            // SAFETY: at least a `T` is left, so enough was left for the smaller words that `climb` has stored to
             // align `dst` to `T`.
             unsafe { self.store::<T>() }
         }
@@ -198,7 +198,7 @@ impl Rest {
     #[inline(always)]
     unsafe fn store_unaligned<T>(&mut self) {
         if self.len >= size_of::<T>() {
-            // SAFETY: the rest holds a `T`.
+            // SAFETY: at least a `T` is left to store.
             unsafe {
                 self.dst.cast::<T>().write_unaligned(self.src.cast::<T>().read_unaligned());
                 self.advance(size_of::<T>());
@@ -208,7 +208,7 @@ impl Rest {
 
     #[inline(always)]
     unsafe fn store<T>(&mut self) {
-        // SAFETY: callers have checked that the rest holds a `T` and that `dst` is aligned to it.
+        // SAFETY: callers have checked that at least a `T` is left to store, and that `dst` is aligned to it.
         unsafe {
             word::<T>(self.dst, self.src);
             self.advance(size_of::<T>());

@@ -84,7 +84,7 @@ macro_rules! functions {
             $(
                 fn $name(&self) -> Result<unsafe extern "C" fn($($argument),*) -> c_uint> {
                     let address = self.find(&self.$name, concat!($symbol, "\0"))?;
-                    // SAFETY: not null, and the driver API gives the symbol this type.
+                    // SAFETY: the address is not null, and the driver API gives the symbol this type.
                     Ok(unsafe { transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_uint>(address) })
                 }
             )+

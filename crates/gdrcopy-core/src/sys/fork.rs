@@ -307,7 +307,7 @@ fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
         return Ok(()); // Miri knows neither this advice nor fork.
     }
-    // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
+    // SAFETY: the page is ours. The kernel clears its atomics in children, and zero is a valid value of them.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {
         Ok(()) => Ok(()),
         // Linux before 4.14 does not know MADV_WIPEONFORK.

@@ -53,7 +53,7 @@ macro_rules! commands {
                 };
             }
 
-            // The module has this number on all architectures except these two, which encode ioctl numbers differently.
+            // In gdrdrv, the command has this number, but not on these two architectures: they encode it differently.
             #[cfg(all(target_pointer_width = "64", not(any(target_arch = "powerpc64", target_arch = "mips64"))))]
             const _: () = assert!($argument::NUMBER as u32 == $number);
         )+

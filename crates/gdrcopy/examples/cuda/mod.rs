@@ -1,5 +1,5 @@
 //! The functions of CUDA that examples and tests call. CUDA is loaded at run time, so examples and tests build without
-//! it. Other programs use a crate such as cudarc.
+//! it. Outside of this repository, a program uses a crate such as cudarc.
 #![allow(dead_code, reason = "each program calls a part")]
 
 use std::ffi::{CString, c_int, c_uint, c_void};

@@ -52,7 +52,7 @@ pub(crate) fn list(text: fmt::Arguments<'_>) {
     writer.write_all(text.to_string().as_bytes()).expect("the parent reads");
 }
 
-/// Begins a line of the list, for a call that is about to be made. [`outcome`] adds its result, and ends the line.
+/// Begins a line of the list of calls, before the call is made. [`outcome`] adds the call's result, and ends the line.
 macro_rules! calling {
     ($($text:tt)+) => { $crate::isolated::list(format_args!($($text)+)) };
 }

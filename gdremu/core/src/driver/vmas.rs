@@ -54,8 +54,8 @@ impl Vmas {
         gone
     }
 
-    /// Returns whether an open device or a dma-buf is mapped anywhere. A mapping counts even if its pages were removed
-    /// because the GPU memory was unpinned or freed.
+    /// Returns whether the file, an open device or a dma-buf, is mapped anywhere. A mapping counts even if its pages
+    /// were removed because the GPU memory was unpinned or freed.
     pub fn shows(&self, file: Identity) -> bool {
         self.0.values().any(|(_, shown)| shown.file == file)
     }

@@ -1,8 +1,8 @@
-//! GPU memory, and the interface by which the driver and the CPU get its pages. The library for real GPUs implements
-//! this interface with the help of `buffers` and `mmap`.
+//! GPU memory, and the interface to pin and map it. `files` implements this interface for emulated GPUs. gdremu-nvidia
+//! implements it for real GPUs, with the help of `buffers` and `mmap`.
 //!
 //! ```text
-//! provider            the interface by which the driver and gdremu's hooks of libc functions pin, map, unmap pages
+//! provider            the interface, which the emulated driver and gdremu's hooks of libc functions use
 //!   files             HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
 //!     address_space   addresses, buffers, physical objects, page tables: metadata only
 //!       pins          page tables: they keep physical memory alive, and are revoked if the program frees it

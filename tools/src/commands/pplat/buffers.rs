@@ -22,7 +22,7 @@ pub(super) fn gpu_bytes(size: usize) -> usize {
     DATA + size.next_multiple_of(4)
 }
 
-/// The flags and the data. The CPU accesses those that are in GPU memory through the library of `method`.
+/// The memory of the flags and the data. If a part is GPU memory, the CPU accesses it through the library of `method`.
 #[derive(Debug)]
 pub(super) struct Buffers<'a> {
     exchange: &'a Exchange,

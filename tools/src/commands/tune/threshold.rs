@@ -11,9 +11,9 @@ pub(super) enum Mode {
     /// UCX chooses between eager and rendezvous by the latency and bandwidth that tune has measured for the mapping.
     /// Messages in host memory are not measured in this mode, because they do not use the mapping.
     Model,
-    /// UCX uses the measured numbers, and a threshold with which it sends messages of all sizes eagerly.
+    /// UCX uses the measured latency and bandwidth, and a threshold by which it sends messages of all sizes eagerly.
     Eager,
-    /// UCX uses the measured numbers, and a threshold with which it sends messages of all sizes by rendezvous.
+    /// UCX uses the measured latency and bandwidth, and a threshold by which it sends all messages by rendezvous.
     Rendezvous,
 }
 

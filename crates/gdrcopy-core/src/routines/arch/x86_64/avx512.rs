@@ -291,7 +291,7 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
     let offset = src.addr() % LINE;
     let mask = u64::MAX >> (LINE - len) << offset;
-    // SAFETY: the mask lets through `len` bytes, the first to `dst`; the others are not stored and cannot fault.
+    // SAFETY: the mask selects the `len` bytes from `dst` on. The other bytes are not stored, so they cannot fault.
     unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), mask, line) }
 }
 
