@@ -109,7 +109,8 @@ report() {
 
 # ---- Phases ----
 
-# Calls this script again, once for each kernel. Also checks the packaging, and that tests notice mutants: broken modules.
+# Calls this script again, once for each kernel. Also checks the packaging, and that tests fail with modules that are broken
+# on purpose (mutants).
 run_all_kernels() {
     local status=0
     "$0" --library "$lib" || status=1
