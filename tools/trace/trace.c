@@ -344,7 +344,7 @@ static __thread struct {
 
 static __attribute__((noinline, cold)) void take_part(struct file *file)
 {
-    mine.number = THREADS; /* A signal handler that runs now counts in the shared part, or takes a part for this thread. */
+    mine.number = THREADS; /* A signal handler that runs here counts in the shared part, or takes this thread's part. */
     if (__atomic_exchange_n(&mine.file, file, __ATOMIC_SEQ_CST) == file)
         return;
     uint64_t number = add(&file->process.threads, 1);
@@ -556,7 +556,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     unlock(file, quiet);
 }
 
-/* Changes pins from state `from` to state `to`: those with this handle or, if `handle` is NULL, all of this gdr_t. */
+/* Changes the state of the pin with this handle from `from` to `to`; if `handle` is NULL, of all pins of this gdr_t. */
 static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
 {
     struct file *file = call->file;

@@ -44,8 +44,8 @@ struct Made {
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// This is not a HashMap, because that needs random keys, and glibc 2.41 maps memory to make them. After
-    /// mlockall, that fails if the limit of locked memory is reached.
+    /// This is not a HashMap, which needs random keys, because glibc 2.41 maps memory to make them. After mlockall,
+    /// such a mapping fails if the limit of locked memory is reached.
     made: BTreeMap<Identity, Made>,
 }
 

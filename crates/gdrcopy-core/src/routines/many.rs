@@ -12,9 +12,9 @@
 //! takes time. Writes of one size therefore have loops of their own, with few instructions and wide stores.
 //!
 //! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
-//! after the other. Else, if all items are aligned and have one size, which is 4 or 8 bytes, a line, or with some
-//! routines 16 bytes, the same few instructions load each item. All other gathers take three passes, which list the
-//! aligned blocks around the items, load them without a branch that depends on an item, and copy the wanted bytes out.
+//! after the other. Else, if all items are aligned and have the same size (4 or 8 bytes, a line, or with some routines
+//! 16 bytes), the same few instructions load each item. All other gathers take three passes, which list the aligned
+//! blocks around the items, load them without a branch that depends on an item, and copy the wanted bytes out.
 
 use core::mem::MaybeUninit;
 use core::ptr;

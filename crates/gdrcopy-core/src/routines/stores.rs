@@ -167,7 +167,7 @@ impl Rest {
     }
 
     /// Stores all bytes that are left, by `W`s and then smaller words. `dst` must be aligned to `W`. If less than a `W`
-    /// is left, the size of the next longer word is enough, such as 4 bytes if 3 bytes are left. `climb` ensures this
+    /// is left, alignment to the next longer word is enough, such as to 4 bytes if 3 bytes are left. `climb` ensures the
     /// alignment.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
