@@ -164,7 +164,7 @@ class Preload(unittest.TestCase):
 
     def test_run_replaces_another_preloaded_library(self) -> None:
         # names.so has no functions, as libgdrapi-preload.so has none. It is named libgdrapi.so.2, and loads another library
-        # named libgdrapi.so. A preloaded names.so makes programs get these two, not the wheel's library.
+        # named libgdrapi.so. If names.so is preloaded, programs get these two in place of the wheel's library.
         names = self.directory / "names.so"
         (self.directory / "libgdrapi.so").unlink()
         self.compile("void *gdr_open(void) { return 0; }", self.directory / "libgdrapi.so", "-Wl,-soname,libgdrapi.so")

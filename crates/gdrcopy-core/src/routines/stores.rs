@@ -142,7 +142,7 @@ impl Rest {
     /// Stores words smaller than `W`, then `W`s, until `dst` is aligned to `boundary` or less than a `W` is left.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
-        // SAFETY: each step copies only bytes that are left. The small words align `dst` to `W` or leave less than a `W`.
+        // SAFETY: each step copies only bytes that are left. Small words align `dst` to `W`, or leave less than one.
         unsafe {
             self.climb_over::<u8, W>();
             self.climb_over::<u16, W>();
@@ -167,7 +167,7 @@ impl Rest {
     }
 
     /// Stores all bytes that are left, by `W`s and then smaller words. `dst` must be aligned to `W`. If less than a `W`
-    /// is left, alignment to the next longer word is enough, such as to 4 bytes if 3 bytes are left. `climb` ensures the
+    /// is left, alignment to the next longer word is enough, such as to 4 bytes if 3 are left. `climb` ensures this
     /// alignment.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
