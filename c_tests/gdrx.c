@@ -138,7 +138,7 @@ static void words_are_stored_and_loaded(void)
     CHECK(!gdrx_is_word(&all, 2, 4) && !gdrx_is_word(&all, 0, 3) && !gdrx_is_word(&all, 0, 16) && !gdrx_is_word(&all, 0, 0));
 }
 
-/* Stores small words into parts of a large word. The compiler must not assume that their addresses differ. */
+/* Stores small words into parts of a large word. The compiler must not assume that words of two sizes never overlap. */
 static void words_of_different_sizes_overlap(void)
 {
     gdrx_store_u64(&all, 0, 0x8877665544332211u);

@@ -133,7 +133,7 @@ static void errors_name_the_call_and_the_cause(void)
     CHECK_LOGGED(log.text, "gdr_pin_buffer");
     CHECK_LOGGED(log.text, "gdr_close");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
-    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* only after a pin with flags, the log advises to pass no flags */
+    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* this advice is logged only after a pin with flags */
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)

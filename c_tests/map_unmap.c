@@ -289,7 +289,8 @@ static void end(void)
     gpu_free(&buffer);
 }
 
-/* Maps the buffer with the usual type, and with each request's flags. Returns how many requests got another type. */
+/* Maps the buffer with the usual type, and also with the flags of each of `requests`. Returns how many of the latter
+   mappings have another type. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
 {
     int others = 0;

@@ -1,5 +1,5 @@
 /*
- * nv-p2p-dummy is a kernel module that only serves to build gdrdrv without the GPU driver. If gdrdrv is bound to it,
+ * nv-p2p-dummy is a kernel module that only serves to build gdrdrv without the GPU driver. If gdrdrv uses its symbols,
  * /dev/gdrdrv opens, but refuses every pin. Then gdr_open uses dma-bufs, or returns NULL and logs what to do. gdremu
  * emulates such a system.
  */

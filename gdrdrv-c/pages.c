@@ -70,10 +70,10 @@ bool gdr_pages_can_force_pcie(void)
  * Gets the pages of a pin from the GPU driver.
  *
  * The GPU driver finds a non-persistent pin only by the address of its page table, among the pins of
- * the calling process. It frees the table when it has revoked the pin. If a new table got that
- * address just before gdr_pages_put() gives up the old pin, the new pin would end. So owner->tables is
- * held for reading while the process gets a table, and for writing while it checks the fate of a pin
- * and gives the pin up. gdr_pin_revoke() does not take that lock.
+ * the calling process. It frees the table when it has revoked the pin. If a new table got that address
+ * just before gdr_pages_put() gave up the old pin, the GPU driver would end the new pin. So the lock
+ * owner->tables is held for reading while the process gets a table, and for writing while it checks
+ * that a pin was not revoked and gives the pin up. gdr_pin_revoke() does not take that lock.
  */
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
@@ -196,8 +196,9 @@ bool gdr_pages_depart(struct pci_dev *device)
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
 	/*
-	 * After this increment, the caller looks for pins of the device. It finds those whose
-	 * gdr_pages_check() has run. That check fails for pins that were already being made.
+	 * After this increment, the caller looks for pins of the device, and finds those whose
+	 * gdr_pages_check() has run. For pins that are still being made, that check comes later, and
+	 * fails because of the increment.
 	 */
 	atomic_inc(&gdr_departures);
 	return true;

@@ -155,7 +155,7 @@ static void gdr_pin_revoke(void *id)
 	enum gdr_fate fate;
 
 	if (!pin)
-		return; /* an unpin has ended this pin, although the GPU driver did not unpin the memory */
+		return; /* an unpin has ended this pin, but the GPU driver ignored it and kept the memory pinned */
 	trace_gdrdrv_revoke(pin);
 	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
 	if (fate == GDR_PINNED) {
@@ -165,7 +165,7 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else an unpin is ending this pin, although the GPU driver did not unpin the memory */
+	} /* else an unpin is just ending this pin, but the GPU driver ignored it and kept the memory pinned */
 	gdr_pin_put(pin);
 }
 

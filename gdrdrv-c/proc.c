@@ -36,7 +36,7 @@ static int gdr_show_refcount(struct seq_file *out, void *unused)
 	return 0;
 }
 
-/* ---- The file `pins`: a line of column names, then a line for each pin, by id ---- */
+/* ---- The file `pins`: a line of column names, then a line for each pin, in the order of ids ---- */
 
 static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 {

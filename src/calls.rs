@@ -10,7 +10,7 @@ use crate::objects::{GdrEntry, PinEntry};
 use crate::origin;
 use crate::slots::Slot;
 
-/// Reads the environment variables, opens the driver and gives it a handle.
+/// Reads the environment variables, opens the driver, and returns a new handle for it.
 pub(crate) fn open() -> Result<usize> {
     stderr::install();
     variables::warn_of_gone();

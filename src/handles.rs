@@ -5,7 +5,7 @@
 //!
 //! A slot points to a [`Holder`], which owns the object, an open driver or a pin. After the check, another thread may
 //! end the object, and its holder may get another object. So the holder stores the object with the object's handle, and
-//! each call compares that with the caller's. A pin's handle that is passed as a `gdr_t` is refused, too, because the
+//! each call compares the stored handle with its own. A pin's handle that is passed as a `gdr_t` is refused, too: the
 //! holder has one place for a pin and another for an open driver, and the latter is empty.
 
 use std::ops::Range;

@@ -198,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// Adds the paths in the arguments of a macro. The macro's syntax is not known, so words joined by `::` are a path.
+    /// Adds the paths in a macro's arguments. The macro's syntax is not known, so words joined by `::` count as a path.
     fn macro_input(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;

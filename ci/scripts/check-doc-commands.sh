@@ -43,8 +43,8 @@ awk -v out="$work/blocks" '
     inside { print >block }
     { comment = "" }' README.md docs/*.md
 
-# run DIRECTORY BLOCK [PATH]: runs the block in DIRECTORY, with a newly installed tree. Programs are first
-# searched in the directory PATH. The output goes to $work/log.
+# run DIRECTORY BLOCK [PATH]: runs the block in DIRECTORY, with a newly installed tree. Programs in the
+# directory PATH take precedence. The output goes to $work/log.
 run() {
     rm -rf "$prefix"
     cp -a "$work/installed" "$prefix"

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 # The subjects of commits after this one are checked. After the area and a colon, a subject begins with one of the verbs
 # below. If a verb is missing, add it to them.
 base=1d378af
-# The bodies of commits after this one are checked, and the messages of merges after this one.
+# For commits after this one, the bodies are checked, too, and the messages of merges.
 reasons_base=e1c61e5a
 verbs='accept act add advise allocate allow answer ask assert avoid begin bind bound build cache call check choose clear close compare compile
     copy count cover cut declare delete derive describe do document draw drop end enumerate escape exclude expect explain export fail

@@ -22,7 +22,7 @@ static void check_refused(uint64_t handle)
     CHECK_EQUAL(flag, 77);
     if (since(5))
         CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_NONE), EINVAL);
-    if (handle < 1ULL << 51) /* for larger handles, the offset in bytes is too large for mmap */
+    if (handle < 1ULL << 51) /* the handle is an offset in pages; a larger one does not fit into mmap's argument */
         CHECK_ERROR(map(fd, handle, PAGE, &unused), EINVAL);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
@@ -92,7 +92,7 @@ TEST(second_unpin_is_refused)
     check_refused(handle);
 }
 
-/* NVIDIA's gdrdrv uses the oldest pin for a wrong handle. When it has no pin, it must refuse the handle. */
+/* For a wrong handle, NVIDIA's gdrdrv uses the oldest pin. If there is no pin, even NVIDIA's must refuse the handle. */
 TEST(second_unpin_of_the_only_pin_is_refused)
 {
     other_memory = memory_alloc(SIZE);

@@ -290,7 +290,7 @@ TEST(last_close_unpins_by_any_call)
     CHECK_EQUAL(dup2(fd, 200), 200);
     CHECK(close(fd) == 0);
     CHECK_PINNED(2);
-    /* Another file takes the number of the last descriptor, and so closes it. */
+    /* This gives the number of the device's last descriptor to another file, and so closes that descriptor. */
     CHECK_EQUAL(dup2(STDERR_FILENO, 200), 200);
     CHECK_PINNED(0);
     CHECK(close(200) == 0);

@@ -113,7 +113,8 @@ static uint64_t allocated(uint64_t addr, uint64_t size)
 
 /*
  * The module refuses sizes larger than the largest BAR of any GPU (here, of the emulated one) before it calls the GPU
- * driver. The test would notice a call, because emugpu allocates 16 bytes for each 64 KiB before it checks the range.
+ * driver. emugpu counts the bytes that it allocates before it checks a range: 16 for each 64 KiB. So a call of the GPU
+ * driver would change the count.
  */
 static void larger_sizes_than_any_bar_allocate_nothing(void)
 {

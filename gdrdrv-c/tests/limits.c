@@ -154,7 +154,7 @@ static void processes_are_limited_separately(void)
     check_full(fd);
 }
 
-/* In each round, pins until a limit refuses a pin, and unpins all. Adds rounds until one of them has made a pin. */
+/* In each round, pins until a limit refuses a pin, and then unpins all. Goes on until a round has made a pin. */
 static void *pinner(void *unused)
 {
     uint64_t handles[2 * LIMIT];
@@ -379,7 +379,7 @@ int main(int argc, char **argv)
     in_child(limited_number);
     set_limits(0, 1, 0, 0);
     in_child(limited_memory);
-    set_limits(1, 64, 0, 0); /* both limits apply */
+    set_limits(1, 64, 0, 0); /* two limits at once */
     in_child(limited_by_both);
     set_limits(0, 0, LIMIT, 0);
     pins_of_ended_processes_count_for_their_user();

@@ -43,7 +43,8 @@ static void *watch_for_pages_without_reservation(void *unused)
     return unused;
 }
 
-/* The pin is large, so unpinning takes long. All pages must be unmapped before their memory type is released. */
+/* All pages must be unmapped before the reservation of their memory type ends. The pin is large, so that its unpinning
+   takes long, and a thread has time to find pages that are still mapped then. */
 static void reservations_outlast_pages(void)
 {
     struct gpu_memory memory = gpu_leave_free(GPU_PAGE);

@@ -28,7 +28,7 @@ static int closed;
 
 static pthread_barrier_t begin, end;
 
-/* Counters over all rounds. */
+/* The numbers of maps and reads, in all rounds together, that succeeded before the pin ended. */
 static long mapped_in_time, read_in_time;
 
 static void map_and_read(void)

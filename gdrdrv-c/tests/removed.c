@@ -158,7 +158,7 @@ static void map_until_over(void)
 
 static int flags_file;
 
-/* Maps a pin from before the exec, again and again, until the device with its memory is gone. */
+/* Maps a pin that was made before the exec, again and again, until the device with the pinned memory is gone. */
 static void map_after_exec(int fd, uint64_t handle, int flags, int step)
 {
     unsigned char *va, value;

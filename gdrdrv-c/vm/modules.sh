@@ -15,7 +15,8 @@ source=${4:-$(dirname "$here")}
 out=$kernel/modules-$branch-$license
 [ $# -lt 4 ] || out=$out-$(basename "$source")
 
-# The build tools in the headers run on the host, also for another architecture. So a cross-build needs only these variables.
+# The kernel headers contain build tools that run on the host, even if the kernel is for another architecture. So a
+# cross-build needs only these variables.
 case $kernel in
 *-arm64) cross="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-" ;;
 *-ppc64el) cross="ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-" ;;

@@ -68,7 +68,7 @@ echo CONFIG_LD_IS_LLD=y >>"$work/kernel/include/config/auto.conf"
 compiled_with "clang ld.lld"
 compiled_with "clang-17 ld.lld" CC=clang-17 LD=ld.lld
 compiled_with "clang-17 ld.lld" CC=clang-17
-compiled_with "gcc ld" LLVM=1 # Ours leaves the choice to the kernel's Makefile. This fake one does not know LLVM.
+compiled_with "gcc ld" LLVM=1 # gdrdrv's Makefile leaves LLVM to the kernel's Makefile, which does not know it here.
 
 # ---- DKMS ----
 

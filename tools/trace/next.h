@@ -10,7 +10,8 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info); /* Programs built 
 
 #include "../../c_tests/functions.h"
 
-/* The functions of the next library. If it lacks one, a stub fails with ENOSYS; gdr_open's stub returns NULL. */
+/* The functions of the next library, which gets the calls. If it lacks one, a stub fails with ENOSYS; gdr_open's stub
+ * returns NULL. */
 #pragma GCC visibility push(hidden)
 extern struct next {
     FUNCTIONS(FUNCTION_POINTER)

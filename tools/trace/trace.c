@@ -114,7 +114,7 @@ enum { PINNING, MISUSING };
 enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
-    uint64_t busy;   /* not 0 while the thread counts; its signal handlers count in the shared part then */
+    uint64_t busy;   /* not 0 while the thread counts; signal handlers that interrupt it count in the shared part */
     uint64_t inside; /* a call that has not returned: the caller's address; in the low 8 bits, the function plus 1 */
     uint64_t last;   /* when the last call ended */
     uint64_t failed; /* the number of copies that failed */
@@ -291,8 +291,8 @@ static struct file *make_file(void)
     return file;
 }
 
-/* Makes the file once per process, while other threads wait. In a forked child, whose first call may be a copy, this is
- * async-signal-safe, as copies must be. */
+/* Makes the file of counts once per process, while other threads wait. In a forked child, the first call may be a copy,
+ * and copies must be async-signal-safe. So this is async-signal-safe there, too. */
 static __attribute__((noinline, cold)) struct file *start(void)
 {
     uint64_t attempt = 0;
@@ -344,7 +344,7 @@ static __thread struct {
 
 static __attribute__((noinline, cold)) void take_part(struct file *file)
 {
-    mine.number = THREADS; /* A signal handler that runs now counts in the shared part, or takes a part for this thread. */
+    mine.number = THREADS; /* A signal handler that runs here counts in the shared part, or takes this thread's part. */
     if (__atomic_exchange_n(&mine.file, file, __ATOMIC_SEQ_CST) == file)
         return;
     uint64_t number = add(&file->process.threads, 1);
@@ -532,7 +532,8 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     for (uint64_t i = 1; i <= PINS; i++) {
         struct pin *other = &file->pins[(file->process.last_pin + i) % PINS];
 
-        if (other->handle == handle->h) { /* This earlier pin has ended, even if its unpin call has not returned. */
+        /* If an earlier pin had the new pin's handle, it has ended, even if its unpin call has not returned. */
+        if (other->handle == handle->h) {
             set(&other->handle, 0);
             set(&other->live, ENDED);
         }
@@ -555,7 +556,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     unlock(file, quiet);
 }
 
-/* Changes pins from state `from` to state `to`: those with this handle or, if `handle` is NULL, all of this gdr_t. */
+/* Changes the state of the pin with this handle from `from` to `to`; if `handle` is NULL, of all pins of this gdr_t. */
 static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
 {
     struct file *file = call->file;

@@ -138,7 +138,7 @@ pub enum Error {
         /// Bytes that are pinned.
         pinned: usize,
     },
-    /// The pin to map was released before.
+    /// The pin that is to be mapped is already unpinned.
     #[error("it is unpinned: pin the range again")]
     Unpinned,
     /// Too few file descriptors are left, in this process (`EMFILE`) or in the whole system (`ENFILE`).
@@ -182,7 +182,7 @@ pub enum Error {
     },
 }
 
-/// Names of calls to the driver in errors and logs. Ioctls that are not in this list are named `ioctl NAME` too.
+/// The names that errors and logs give to calls to the driver. Ioctls that are missing here are named `ioctl NAME` too.
 pub mod call {
     pub const OPEN: &str = "open of /dev/gdrdrv";
     pub const OPEN_DEVICE_PATH: &str = "open of the file given as device path";

@@ -19,7 +19,7 @@ enum Effect {
 struct Fault {
     call: String,
     effect: Effect,
-    /// The numbers of the calls that have this effect: 1 is the first call of the function or command `call`.
+    /// Which calls of the function or command `call` have this effect: 1 is the first call.
     calls: RangeInclusive<u64>,
 }
 

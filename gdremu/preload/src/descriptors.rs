@@ -44,8 +44,8 @@ struct Made {
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// This is not a HashMap, because that needs random keys, and glibc 2.41 maps memory to make them. After
-    /// mlockall, that fails if the limit of locked memory is reached.
+    /// This is not a HashMap, which needs random keys, because glibc 2.41 maps memory to make them. After mlockall,
+    /// such a mapping fails if the limit of locked memory is reached.
     made: BTreeMap<Identity, Made>,
 }
 
@@ -154,8 +154,8 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Forgets a device or dma-buf that this process no longer maps. Keeps it if the parent made it, or if this process
-    /// made it and some process still has it open.
+    /// Forgets a device or dma-buf that this process no longer maps, unless the parent made it, or this process made it
+    /// and some process still has it open.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {

@@ -15,7 +15,7 @@ pub fn kernel(name: &str, why: &str) {
     eprintln!("gdremu: GPU kernel {name} is not run: {why}");
     if let Unsupported::Exit(status) = process.config.unsupported {
         eprintln!("gdremu: the program ends here with status {status}; with --unsupported warn it would go on");
-        // SAFETY: this ends the process. Destructors do not run, because they could wait for the GPU kernel.
+        // SAFETY: this ends the process. Destructors do not run, because they could wait for a GPU kernel.
         unsafe { libc::_exit(status.into()) };
     }
 }

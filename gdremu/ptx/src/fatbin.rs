@@ -180,7 +180,7 @@ mod tests {
         for end in HEADER + 1..whole.len() {
             assert_eq!(ptx(&whole[..end], 90), Err(Problem::Malformed), "{end}");
         }
-        // The offsets of three lengths: of the entry's header, of its payload, and of the compressed part.
+        // At these offsets are three lengths: those of the entry's header, its payload, and the compressed part.
         for at in [HEADER + 4, HEADER + 8, HEADER + 16] {
             let mut changed = whole.clone();
             changed[at + 3] = 0xff;

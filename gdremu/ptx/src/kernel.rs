@@ -231,6 +231,6 @@ pub(super) const GRID_WINDOW: u64 = 1 << 62;
 
 pub(super) const WARP: u64 = 32;
 
-/// The offset that compiled code uses for the start of the shared memory that a launch adds. When the code runs, it is
-/// replaced by the real offset, which is the size of the GPU kernel's own shared memory.
+/// A launch can add shared memory behind the GPU kernel's own. In compiled code, the added memory has this offset. When
+/// the code runs, the real offset replaces it, which is the size of the GPU kernel's own shared memory.
 pub(super) const DYNAMIC_SHARED: usize = 1 << 20;

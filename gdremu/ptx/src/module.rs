@@ -10,7 +10,7 @@ use super::tokens::{ParseError, Result, Tokens};
 
 #[derive(Default)]
 pub struct Module {
-    /// The compute capability that the text is for, times 10.
+    /// The compute capability that the PTX text names as its target, times 10.
     pub target: u32,
     /// GPU kernels by their names, or the errors that say why they cannot run.
     pub kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,

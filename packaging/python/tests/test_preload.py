@@ -163,8 +163,8 @@ class Preload(unittest.TestCase):
             self.assertNotIn("libcudart", maps)
 
     def test_run_replaces_another_preloaded_library(self) -> None:
-        # names.so is empty, as libgdrapi-preload.so is. If it is preloaded, programs get another libgdrapi by each of
-        # the names libgdrapi.so and libgdrapi.so.2.
+        # names.so has no functions, as libgdrapi-preload.so has none. It is named libgdrapi.so.2, and loads another library
+        # named libgdrapi.so. If names.so is preloaded, programs get these two in place of the wheel's library.
         names = self.directory / "names.so"
         (self.directory / "libgdrapi.so").unlink()
         self.compile("void *gdr_open(void) { return 0; }", self.directory / "libgdrapi.so", "-Wl,-soname,libgdrapi.so")

@@ -48,7 +48,7 @@ pub(super) enum Owner {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NamedRange {
     Right,
-    /// The device address, which DPDK passes.
+    /// The device address in place of the CPU address, as in DPDK.
     DeviceAddress,
     Half,
     Nothing,

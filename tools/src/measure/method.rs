@@ -70,8 +70,8 @@ impl Method {
     /// another method.
     pub(crate) fn drain(&self) {
         fence(Ordering::SeqCst);
-        // SAFETY: the word is aligned, and lies in the mapping. Its value returns after all earlier writes, and the
-        // clock waits for it.
+        // SAFETY: the word is aligned, and lies in the mapping. The read waits for all earlier writes, and the clock
+        // waits for the read.
         unsafe { self.mapped.at(0).cast::<u32>().read_volatile() };
     }
 

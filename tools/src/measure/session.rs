@@ -81,7 +81,7 @@ impl SharedOptions {
         if let Some(cpus) = &self.cpu {
             cpu::restrict_to(&cpus.0[..1])?;
         }
-        // The library is loaded before the GPU is opened, because a wrong library is the more likely mistake.
+        // If the library and the GPU are both wrong, the error names the library, which is the more likely mistake.
         let libraries = self.libraries()?;
         let gpu = Gpu::open(self.gpu)?;
         let mut methods = Vec::new();

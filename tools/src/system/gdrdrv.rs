@@ -67,7 +67,7 @@ pub(crate) fn is_built(modules: &Path) -> bool {
     files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko"))
 }
 
-/// Returns the kernel for which the module is built; the one whose name sorts last, if there are several.
+/// Returns a kernel for which the module is built. If there are several, returns the one whose name sorts last.
 pub(crate) fn built_for_other_kernel() -> Option<String> {
     let kernels = files::matching(Path::new("/lib/modules"), "");
     let other = kernels.iter().rev().find(|modules| is_built(modules))?;

@@ -62,7 +62,7 @@ impl StackLine {
     }
 
     /// Loads the `len` bytes at `src`, which are all in one cache line of device memory, by blocks of `block` bytes. In
-    /// `self`, they have the same offset as in that line.
+    /// `self`, the bytes have the same offset as in that line.
     ///
     /// # Safety
     /// The contract of [`by_line`].

@@ -12,8 +12,8 @@
 //! takes time. Writes of one size therefore have loops of their own, with few instructions and wide stores.
 //!
 //! All copies are checked before the first one is made. If the routine's loads do not overlap, a gather reads one item
-//! after the other. Else, if all items are aligned lines, words of 4 or 8 bytes, or (with some routines) 16 bytes, they
-//! are loaded by the same few instructions each. All other gathers take three passes, which list the aligned
+//! after the other. Else, if all items are aligned and have the same size (4 or 8 bytes, a line, or with some routines
+//! 16 bytes), the same few instructions load each item. All other gathers take three passes, which list the aligned
 //! blocks around the items, load them without a branch that depends on an item, and copy the wanted bytes out.
 
 use core::mem::MaybeUninit;
@@ -314,8 +314,8 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
     }
 }
 
-/// Loads each block to the place in the buffer that has the block's address. Takes 16 blocks at a time: loads the first
-/// block of each cache line, then the second, and so on, because successive loads of one line might not overlap.
+/// Loads each block into its place in the buffer, which holds the block's address until then. Of every 16 blocks, loads
+/// the first of each cache line, then the second, and so on, because successive loads of one line might not overlap.
 ///
 /// # Safety
 /// The contract of [`BlockFn`], for `count` blocks.
@@ -326,13 +326,13 @@ unsafe fn load_listed<I: Instructions>(buffer: *mut u8, count: usize) {
     for turn in (0..in_turns).step_by(TURN) {
         for part in 0..LINE / I::BLOCK {
             for line in 0..TURN * I::BLOCK / LINE {
-                // SAFETY: contract of this function; this is the number of one of the `count` blocks.
+                // SAFETY: contract of this function; the number of the block is below `count`.
                 unsafe { load_place::<I>(buffer, turn + line * (LINE / I::BLOCK) + part) }
             }
         }
     }
     for n in in_turns..count {
-        // SAFETY: contract of this function; `n` is the number of one of the `count` blocks.
+        // SAFETY: contract of this function; `n` is below `count`.
         unsafe { load_place::<I>(buffer, n) }
     }
 }

@@ -59,8 +59,8 @@ pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies whole lines by `store_line`, and the bytes before and after them by stores no wider than a `W`. `H` is a type
-/// whose size is between 8 bytes and the size of `W`, or `W` itself if there is no size between.
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores of 1, 2, 4 and 8 bytes, of an `H`
+/// and of a `W`. The size of `H` is between 8 bytes and the size of `W`; if there is none between, `H` is `W`.
 ///
 /// # Safety
 /// The contract of [`super::write`]. `store_line` must copy a line.
@@ -116,7 +116,7 @@ const TWO_LINES: usize = 2 * LINE;
 #[inline(always)]
 pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
     let mut rest = Rest { dst, src, len };
-    // SAFETY: contract of this function; each step stays inside the rest.
+    // SAFETY: contract of this function; each step copies only bytes that are left.
     unsafe {
         for _ in 0..TWO_LINES / size_of::<W>() {
             rest.store_unaligned::<W>();
@@ -139,10 +139,10 @@ struct Rest {
 }
 
 impl Rest {
-    /// Stores words smaller than `W`, then `W`s, until `dst` is aligned to `boundary` or the rest is too short.
+    /// Stores words smaller than `W`, then `W`s, until `dst` is aligned to `boundary` or less than a `W` is left.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
-        // SAFETY: each step stays inside the rest; the smaller words align `dst` to `W`, or leave less than a `W`.
+        // SAFETY: each step copies only bytes that are left. Small words align `dst` to `W`, or leave less than one.
         unsafe {
             self.climb_over::<u8, W>();
             self.climb_over::<u16, W>();
@@ -166,9 +166,9 @@ impl Rest {
         }
     }
 
-    /// Stores all of the rest, by `W`s and then smaller words. `dst` must be aligned to `W`. If
-    /// the rest is shorter than a `W`, it is enough that `dst` is aligned to the smallest word that is longer than the
-    /// rest, such as 4 bytes for a rest of 3. `climb` ensures this alignment.
+    /// Stores all bytes that are left, by `W`s and then smaller words. `dst` must be aligned to `W`. If less than a `W`
+    /// is left, alignment to the next longer word is enough, such as to 4 bytes if 3 are left. `climb` ensures this
+    /// alignment.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step copies only bytes that are left, and keeps `dst` aligned to the smaller words.

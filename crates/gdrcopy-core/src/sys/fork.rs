@@ -89,9 +89,9 @@ impl OpenFile {
         }
     }
 
-    /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
+    /// Closes an inherited descriptor in a forked child, unless its number now stands for another file.
     pub fn close_inherited(self) {
-        // The list stays locked until the descriptor is closed, so that no other thread gets its number in between.
+        // The list stays locked until the close, so that no other thread opens a driver under this number before that.
         let own = OWN_FILES.current().map(Mutex::lock);
         if let Some(own) = &own
             && own.contains(&self.number)

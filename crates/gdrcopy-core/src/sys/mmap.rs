@@ -130,7 +130,7 @@ impl Region {
             unsafe { munmap(reserved, self.len) }?;
             return Err(Errno::EEXIST);
         }
-        // SAFETY: the range has no content.
+        // SAFETY: the range was reserved above, and has no data.
         let _ = unsafe { munlock(reserved, self.len) };
         self.exempt_from_dumps();
         Ok(())

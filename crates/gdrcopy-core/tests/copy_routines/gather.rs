@@ -120,7 +120,7 @@ pub(crate) fn check(routine: &Routine) {
     }
 }
 
-/// Makes the copies as writes by a batch, then as reads by a gather. Returns whether each of the two was made.
+/// Makes the copies as writes by a batch, then as reads by a gather. Returns whether batch and gather were made.
 ///
 /// # Safety
 /// Valid copies lie in the mapping that starts at `device`, and `host` has room for each.

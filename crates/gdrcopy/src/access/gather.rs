@@ -19,10 +19,10 @@ use crate::access::word::Word;
 ///
 /// # Where to put flags
 ///
-/// The measured core, of an x86-64 server, loads at most 16 cache lines at a time: 8 whose address has bit 6 set, and 8
-/// whose address has not. Put flags into neighboring cache lines, or an odd number of lines apart: then 16 flags take
+/// The measured core, of an x86-64 server, loads at most 16 cache lines at a time: 8 with bit 6 of the address set, and
+/// 8 with bit 6 clear. Put flags into neighboring cache lines, or an odd number of lines apart: then 16 flags take
 /// one round trip. If they are an even number of lines apart (128 bytes, 4 KiB), 16 flags take two round trips. Flags
-/// in random lines take a time in between. The more are read at once, the closer they come to 16 per round trip.
+/// in random lines take a time in between. The more flags are read at once, the closer they come to 16 per round trip.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

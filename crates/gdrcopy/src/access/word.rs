@@ -106,7 +106,7 @@ impl<'m, T: Pod> Word<'m, T> {
         unsafe { copy::load(self.at) }
     }
 
-    /// Writes the word by one store. The store is a release, and on return the CPU no longer holds it back.
+    /// Writes the word by one store. The store is a release, and is pushed out to the GPU before the call returns.
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.

@@ -98,8 +98,8 @@ fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     at
 }
 
-/// Returns the number of values to pass with `count` indexes. In at most one of eight cases it differs from `count`,
-/// and the call must panic.
+/// Returns the number of values to pass with `count` indexes. In one of eight cases, it may differ from `count`. Then
+/// the call must panic.
 fn places(count: usize, args: &Args, numbers: &mut Numbers) -> usize {
     match numbers.below(8) {
         0 => args.sizes[1].of(count).min(2 * count + 1),

@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Adds a view of a buffer that contains these bytes.
+    /// Adds a view of a new buffer, which begins at `start` and must contain `bytes`.
     fn add_pool_view(&mut self, pool: usize, view: View, start: u64, bytes: &[u8]) {
         assert!(start.is_multiple_of(64), "{start:#x} shares a line");
         let alive = self.claim(start, bytes.len(), pool);

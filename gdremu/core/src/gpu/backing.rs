@@ -11,8 +11,8 @@ use crate::errno::Errno;
 
 /// The files that hold the GPUs' memory. Each change of the allocation metadata is passed on to `carry_out`.
 pub(super) trait Backing: Send {
-    /// Applies the steps of a metadata change, or none if one fails. The default does nothing: a file that
-    /// holds the whole memory of a GPU needs no change when the program allocates or frees a part of it.
+    /// Applies the steps of a metadata change, or none if one fails. The default does nothing, because a file
+    /// that holds the whole memory of a GPU needs no change when the program allocates or frees a part of it.
     fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
         Ok(())
     }

@@ -85,8 +85,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Removes mappings that together are exactly `[va, va + len)`. Returns the page tables of the non-persistent pins
-    /// that have lost memory, as [`Memory::free`] does.
+    /// Removes mappings that together are exactly `[va, va + len)`. Like [`Memory::free`], returns the page tables of
+    /// the non-persistent pins that have lost memory.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let mut mappings = Vec::new();
         for at in self.whole_mappings(va, len)? {

@@ -25,7 +25,7 @@ struct Piece {
     len: u64,
     bytes: *mut u8,
     writable: bool,
-    /// The span that keeps device memory mapped. Host memory has none.
+    /// Keeps the piece mapped if it is device memory; `None` for host memory.
     _span: Option<Span>,
 }
 

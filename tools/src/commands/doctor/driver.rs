@@ -50,11 +50,11 @@ const ERRORS: [(&[i32], &str, Remedy); 13] = [
     (&[804], "CUDA's compat libcuda.so.1 on a GPU that does not support it", Remedy::CudaCompat),
 ];
 
-/// The errors of CUDA that occur while other programs use the GPU, and that can pass by themselves. They do not mean
-/// that this system is set up wrong.
+/// The errors of CUDA that occur while other programs use the GPU, and that can go away by themselves. They do not
+/// mean that this system is set up wrong.
 const PASSING: [i32; 5] = [2, 46, 807, 808, 809];
 
-/// Returns the cause of an error of CUDA, its remedy, and whether the error can pass by itself.
+/// Returns the cause of an error of CUDA, its remedy, and whether the error can go away by itself.
 pub(super) fn rate_error(code: i32, gpu: i32, file: Option<&str>) -> (&'static str, Advice, bool) {
     let Some(&(_, cause, remedy)) = ERRORS.iter().find(|(codes, ..)| codes.contains(&code)) else {
         return ("CUDA does not work", Remedy::CudaError.into(), false);

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// The number of parts of a process's file in which threads count copies. Each of the first 32 threads has a part of
-/// its own, and all other threads share the last part.
+/// The file of a traced process has this many parts, in which threads count their copies. Each of the first 32 threads
+/// has a part of its own, and all other threads share the last part.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;

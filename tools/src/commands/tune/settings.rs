@@ -34,7 +34,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Computes the model from the measured copies in this direction.
+    /// Computes latency and bandwidth from the times of the measured copies in this direction.
     pub(super) fn of(results: &Results, direction: Direction) -> Result<Model> {
         let mut medians = Vec::new();
         for record in &results.records {

@@ -70,7 +70,7 @@ pub(super) enum Choice {
     Threshold(usize),
     /// The measured latency and bandwidth (the model), without a threshold for rendezvous.
     Model,
-    /// UCX's built-in latency and bandwidth, because with the measured ones, messages of this size are slower.
+    /// UCX's built-in latency and bandwidth. With the measured ones, messages of this size would be slower.
     Default(usize),
 }
 

@@ -34,7 +34,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// `src` must be readable and `dst` writable for a cache line. The one in device memory must be aligned to a line.
+/// `src` must be readable and `dst` writable for a cache line. The address in device memory must be aligned to a line.
 #[inline(always)]
 unsafe fn copy_line(dst: *mut u8, src: *const u8) {
     // SAFETY: a line is readable at `src` and writable at `dst`: contract of this function. NEON is part of AArch64.

@@ -127,7 +127,7 @@ unsafe fn write_part(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Sets the bit [`SMALLEST_PAGE`] of its result if [`crosses_page`] is true, so that one branch can test two addresses.
+/// Sets the bit [`SMALLEST_PAGE`] of its result if [`crosses_page`] is true. One branch can test two combined results.
 #[inline]
 fn change_of_page(address: *const u8) -> usize {
     address.addr() ^ address.addr().wrapping_add(LINE - 1)
