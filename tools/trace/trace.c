@@ -103,8 +103,8 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller's address and, in the low 8 bits, the function (5 bits) and kind of misuse (3 bits) */
     uint64_t count;
-    uint64_t offset, size, mapped; /* the first copy that was misuse: its offset and size, and its mapping's length */
-    uint64_t type;                 /* the type of the newest mapping of a pin that this place made */
+    uint64_t offset, size, mapped; /* offset and size of the first copy that was a misuse, and its mapping's length */
+    uint64_t type;                 /* the type of the newest mapping of a pin that this place in the code has made */
 };
 
 enum { PINNING, MISUSING };

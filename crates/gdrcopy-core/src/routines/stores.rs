@@ -116,7 +116,7 @@ const TWO_LINES: usize = 2 * LINE;
 #[inline(always)]
 pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
     let mut rest = Rest { dst, src, len };
-    // SAFETY: contract of this function; each step stays inside the rest.
+    // SAFETY: contract of this function; each step stores only bytes that are left to store.
     unsafe {
         for _ in 0..TWO_LINES / size_of::<W>() {
             rest.store_unaligned::<W>();
@@ -142,7 +142,7 @@ impl Rest {
     /// Stores words smaller than `W`, then `W`s, until `dst` is aligned to `boundary` or the rest is too short.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
-        // SAFETY: each step stays inside the rest; the smaller words align `dst` to `W`, or leave less than a `W`.
+        // SAFETY: each step stores only bytes that are left; small words align `dst` to `W`, or leave less than a `W`.
         unsafe {
             self.climb_over::<u8, W>();
             self.climb_over::<u16, W>();
@@ -198,7 +198,7 @@ impl Rest {
     #[inline(always)]
     unsafe fn store_unaligned<T>(&mut self) {
         if self.len >= size_of::<T>() {
-            // SAFETY: the rest holds a `T`.
+            // SAFETY: at least one `T` is left to store.
             unsafe {
                 self.dst.cast::<T>().write_unaligned(self.src.cast::<T>().read_unaligned());
                 self.advance(size_of::<T>());
@@ -208,7 +208,7 @@ impl Rest {
 
     #[inline(always)]
     unsafe fn store<T>(&mut self) {
-        // SAFETY: callers have checked that the rest holds a `T` and that `dst` is aligned to it.
+        // SAFETY: callers have checked that at least one `T` is left to store, and that `dst` is aligned to a `T`.
         unsafe {
             word::<T>(self.dst, self.src);
             self.advance(size_of::<T>());
