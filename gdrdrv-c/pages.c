@@ -130,7 +130,7 @@ static u64 gdr_largest_bar(void)
  */
 bool gdr_pages_can_exist(u64 size)
 {
-	if (size > READ_ONCE(gdr_largest)) /* gdr_largest is 0 or too old, or size is too large */
+	if (size > READ_ONCE(gdr_largest)) /* gdr_largest is 0 or outdated, or size is too large */
 		WRITE_ONCE(gdr_largest, gdr_largest_bar());
 	return size <= READ_ONCE(gdr_largest);
 }

@@ -483,8 +483,8 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
 {
     struct call call = {.file = this_file(), .function = function};
 
-    /* If a signal handler has left an earlier call by siglongjmp, `inside` is still 1, and calls do not count. The next
-     * gdr_open counts in any case, because no library calls its own gdr_open. */
+    /* If a signal handler has left an earlier call by siglongjmp, `inside` is still 1, as if libgdrapi made the calls
+     * that follow. So they do not count, but gdr_open counts, because libgdrapi never calls it. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
         return call;

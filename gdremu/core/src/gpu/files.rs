@@ -38,7 +38,7 @@ pub struct HostProvider {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {
-    /// The number that the descriptor of the file with the GPU's memory has in the process that owns the buffer.
+    /// The number, in the process that owns the buffer, of the descriptor of the file that holds the GPU's memory.
     pub descriptor: u32,
     pub gpu: u32,
     /// The offset in the file at which the 2 MiB blocks that hold the buffer start. `blocks` is their length in bytes.
