@@ -149,7 +149,7 @@ int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		return -EINTR;
 	pin->departures = atomic_read_acquire(&gdr_departures);
 	ktime_get_raw_ts64(&start);
-	/* Counts the table first, because gdr_pages_free() may subtract it before gdr_get() returns. */
+	/* Counts the table first, because gdr_pages_free() may run before gdr_get() returns. */
 	atomic_inc(&gdr_tables);
 	err = gdr_get(pin, revoke);
 	if (err)
