@@ -233,7 +233,7 @@ static void close_fails(void)
 
 static gdr_map_flags_t platform;
 
-/* Opens, pins and maps, until one of these calls fails. */
+/* Opens, pins and maps. After a call that fails, leaves out the next ones. */
 static void make_a_mapping(void)
 {
     gdr_t g = gdr_open();

@@ -81,7 +81,7 @@ static void close_closes_the_childs_descriptors_only(void)
 
     before = open_descriptors();
     CHECK_OK(gdr_close(g));
-    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* dma-bufs: one for each of 2 pins */
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* the dma-bufs of 2 pins, or /dev/gdrdrv */
     everything_closed_is_unknown();
     in_child(everything_closed_is_unknown);
 }

@@ -304,7 +304,7 @@ static void the_library_logs_its_version_and_file(void)
 
 int main(void)
 {
-    dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* not by gdr_open, whose first call logs more */
+    dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* not by gdr_open: tests check what its first call logs */
     in_child(known_isa_logs_no_warning);
     in_child(a_routine_is_selected_once);
     in_child(unknown_isa_logs_the_names_that_exist);

@@ -12,7 +12,7 @@ static gdr_t g;
 static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 
-/* Checks that the pin can still be mapped, so that failed calls have left nothing behind. */
+/* Checks that the pin can still be mapped, which shows that failed calls have left nothing behind. */
 static void still_maps(void)
 {
     check_works(g, handle, SIZE);

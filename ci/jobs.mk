@@ -34,7 +34,7 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
 # The test that compares the library with a model (tests/emulated) makes this many random calls in each of its nine
-# runs, which are a million in all.
+# runs, about a million calls in all.
 MODEL_CALLS ?= 112000
 # The fuzz test of the crate gdrcopy begins new sequences of calls for this many seconds.
 FUZZ_SECONDS ?= 60

@@ -30,8 +30,8 @@ struct gdr_command {
 	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg);
 	bool reads; /* the argument has input */
 	/*
-	 * The argument has output. If it has none, it is not copied back to the caller, because a
-	 * fault of that copy would make the command return EFAULT although it is done.
+	 * The argument has output. An argument without output is not copied back to the caller: a
+	 * fault of that copy would make the command return EFAULT although it has succeeded.
 	 */
 	bool answers;
 };

@@ -130,7 +130,7 @@ static u64 gdr_largest_bar(void)
  */
 bool gdr_pages_can_exist(u64 size)
 {
-	if (size > READ_ONCE(gdr_largest)) /* it was not looked up yet, a GPU was added, or size is too large */
+	if (size > READ_ONCE(gdr_largest)) /* gdr_largest is 0 or outdated, or size is too large */
 		WRITE_ONCE(gdr_largest, gdr_largest_bar());
 	return size <= READ_ONCE(gdr_largest);
 }
@@ -149,7 +149,7 @@ int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		return -EINTR;
 	pin->departures = atomic_read_acquire(&gdr_departures);
 	ktime_get_raw_ts64(&start);
-	/* Counts the table first, because gdr_pages_free() may subtract it before gdr_get() returns. */
+	/* Counts the table first, because gdr_pages_free() may run before gdr_get() returns. */
 	atomic_inc(&gdr_tables);
 	err = gdr_get(pin, revoke);
 	if (err)

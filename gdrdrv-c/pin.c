@@ -147,7 +147,7 @@ static void gdr_pin_end(struct gdr_pin *pin)
 
 /*
  * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may
- * be possible once this returns. If a file has the pin, the file keeps it until it is unpinned.
+ * be possible once this returns. An open file that has the pin keeps it until the program unpins it.
  */
 static void gdr_pin_revoke(void *id)
 {

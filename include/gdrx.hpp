@@ -316,7 +316,7 @@ class memory {
         read_many(&copy, 1);
     }
 
-    /** Reads a T. @throws std::system_error EINVAL, EACCES */
+    /** Reads a T. @throws std::system_error EINVAL: not all of it is inside the memory; EACCES: forked child */
     template <class T> T read(std::size_t offset) const
     {
         static_assert(detail::is_plain<T>, "a value must be trivially copyable, and no pointer, view, bool, optional or atomic");
@@ -334,7 +334,7 @@ class memory {
 
     /** Makes the writes of an array, container or span of gdrx_copy. */
     template <class Copies> void write_many(const Copies &copies) const { write_many(std::data(copies), std::size(copies)); }
-    /** Makes n reads whose loads overlap, by gdrx_read_many. @throws std::system_error EINVAL, EACCES */
+    /** Makes n reads, which do not wait for each other, by gdrx_read_many. @throws std::system_error EINVAL, EACCES */
     void read_many(const gdrx_copy *copies, std::size_t n) const
     {
         detail::check(gdrx_read_many(&map_, copies, n), "gdrx_read_many", detail::stay_inside);

@@ -21,8 +21,8 @@ pub const GPU_PAGE_SIZE: u64 = 1 << GPU_PAGE_SHIFT;
 pub const GPU_PAGE_OFFSET: u64 = GPU_PAGE_SIZE - 1;
 pub const GPU_PAGE_MASK: u64 = !GPU_PAGE_OFFSET;
 
-/// Defines each constant under both names that bindgen can give it: the name in the header, and, by default, that name
-/// with the name of the enumeration before it.
+/// Defines each constant under both names that bindgen can give it: the name in the header, and the name that is
+/// bindgen's default, in which the name of the enumeration comes before the name in the header.
 macro_rules! values {
     ($($name:ident, $long:ident = $value:literal;)+) => { $(
         pub const $name: c_uint = $value;

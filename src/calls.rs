@@ -118,7 +118,7 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
     with_buffer(g, handle, |buffer, _| Ok(buffer.pin.callback_flag()?))
 }
 
-/// Maps a buffer. Copies through the mapping work from then on.
+/// Maps a buffer. From then on, copies through the mapping succeed.
 ///
 /// # Safety
 /// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). Whole pages are mapped, and the C caller is responsible

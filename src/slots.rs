@@ -189,7 +189,7 @@ impl Slot {
     }
 }
 
-/// The slots in one range of reserved addresses. They are taken in turn.
+/// The slots in one range of reserved addresses. They are taken cyclically, in the order of their addresses.
 #[derive(Debug)]
 pub(crate) struct Arena {
     base: usize,
@@ -294,7 +294,7 @@ impl Arena {
         &self.slot(step * STEP).live_in_step
     }
 
-    /// Takes back the slot at this address, which was cleared.
+    /// Takes back the cleared slot at this address.
     pub(crate) fn give_back(&mut self, address: usize) {
         let step = (address - self.base) / size_of::<Slot>() / STEP;
         self.live -= 1;

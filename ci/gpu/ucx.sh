@@ -106,8 +106,8 @@ failed=0
 [ ! -e "$output.failed" ] || failed=1
 rm -f "$output".*
 
-# The table has a row for each size. A size is slower if its fastest tuned run takes over 5 % more than the median of
-# the runs with UCX's defaults.
+# Prints a table with a row for each size. A size counts as slower if its fastest tuned run takes over 5 % more than the
+# median of the runs with UCX's defaults.
 sed '/^#/d' "$file" | awk '{ split($5, csv, ","); print $2, $3, $6, csv[2] }' | sort -k1,1n -k2,2 -k3,3 -k4,4n | awk '
     { key = $1 " " $2 " " $3; value[key, ++count[key]] = $4 }
     !($1 in seen) { seen[$1]; sizes[++rows] = $1 }

@@ -38,7 +38,7 @@ if [ -n "$found" ]; then
     status=1
 fi
 
-# A copy without history has no commits to check.
+# A copy of the sources without git's history has no commits to check.
 if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
     wrong=$(git log --no-merges --format='%h %s' "$base..HEAD" | awk -v verbs=" ${verbs//[[:space:]]/  } " '
         { subject = $0; sub(/^[^ ]+ /, "", subject); length_of = length(subject)

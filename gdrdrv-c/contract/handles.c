@@ -65,7 +65,7 @@ TEST(handles_that_no_pin_has_are_refused)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
         CHECK_EQUAL(wrong.va, memory.va);
     } else {
-        /* No pin has these handles. handle + 1 stands for a pin's second page, but only the first page has a handle. */
+        /* No pin has these handles. A pin takes up a number for each of its pages, but only the first is its handle. */
         check_refused(handle + 1);
         check_refused(beyond);
         check_refused(handle ^ 1ULL << 33);

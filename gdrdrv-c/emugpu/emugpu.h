@@ -114,7 +114,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 
 /* ---- pin.c ---- */
 
-/* A pin with its page table, which a client such as gdrdrv holds. Freed ones are kept for reuse. */
+/* A pin with its page table, which a client such as gdrdrv holds. Freed pins are kept for reuse. */
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;

@@ -75,8 +75,8 @@ struct emugpu_inject {
 /* Maps part of an object. EEXIST: some of the addresses are mapped. ENOENT: no object has the handle. */
 #define EMUGPU_MAP _IOW('e', 2, struct emugpu_map)
 /*
- * Ends all mappings in the range. EINVAL: it does not consist of whole mappings. Pins that lose pages
- * end, and their free callbacks run, unless they are persistent.
+ * Ends all mappings in the range. EINVAL: it does not consist of whole mappings. Non-persistent pins
+ * that lose pages end, and their free callbacks run.
  */
 #define EMUGPU_UNMAP _IOW('e', 3, struct emugpu_range)
 /* Releases a handle. ENOENT: no object has it. */

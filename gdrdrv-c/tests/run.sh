@@ -12,7 +12,7 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-# answers runs first, because it tests that failed pins do not keep the module loaded, as a successful pin may.
+# The test `answers` runs first: it checks that failed pins do not keep the module loaded. Successful pins may keep it.
 [ $# -gt 0 ] || set -- answers contract memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts \
     failed_puts removed waits stale_maps reused_tables races fuzz
 

@@ -85,7 +85,7 @@ static void await_inside(pid_t process, const char *module, int wanted)
     }
 }
 
-/* Waits for a child, and returns its status. Fails if the child waits in gdrdrv for the held process. */
+/* Waits for a child, and returns its status. Fails if the child hangs in gdrdrv while emugpu holds another process. */
 static int end_of(pid_t child)
 {
     long before = -1, now;

@@ -36,7 +36,7 @@ install_driver() {
     depmod "$release"
 }
 
-# load_driver DIRECTORY: replaces the loaded GPU driver, as a boot does, or a container that brings its own driver.
+# load_driver DIRECTORY: replaces the loaded GPU driver. Boots do so, and containers that bring their own driver.
 load_driver() {
     rmmod gdrdrv emugpu 2>/dev/null || true
     rm -f /dev/gdrdrv

@@ -1,4 +1,4 @@
-/* Functions that get memory and values from CUDA, by calls that must succeed. */
+/* Functions that get memory and values from CUDA. If CUDA returns an error, the test fails. */
 #ifndef CUDA_VALUES_H
 #define CUDA_VALUES_H
 

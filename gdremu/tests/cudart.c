@@ -58,7 +58,7 @@ TEST(devices)
     CHECK_EQUAL(value, 1);
 }
 
-/* The runtime returns the function of the CUDA version that built the program. cuCtxGetDevice changed in 13.0. */
+/* The runtime returns the function of the CUDA version that the program was built for. 13.0 changed cuCtxGetDevice. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";

@@ -103,8 +103,8 @@ enum { ENDED, LIVE, ENDING };
 struct site {
     uint64_t key; /* the caller's address and, in the low 8 bits, the function (5 bits) and kind of misuse (3 bits) */
     uint64_t count;
-    uint64_t offset, size, mapped; /* the first copy that was misuse: its offset and size, and its mapping's length */
-    uint64_t type;                 /* the type of the newest mapping of a pin that this place made */
+    uint64_t offset, size, mapped; /* offset and size of the first copy that was a misuse, and its mapping's length */
+    uint64_t type;                 /* the type of the newest mapping of a pin that this place in the code has made */
 };
 
 enum { PINNING, MISUSING };
@@ -483,8 +483,8 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
 {
     struct call call = {.file = this_file(), .function = function};
 
-    /* If a signal handler has left an earlier call by siglongjmp, `inside` is still 1, and calls do not count. The next
-     * gdr_open counts in any case, because no library calls its own gdr_open. */
+    /* If a signal handler has left an earlier call by siglongjmp, `inside` is still 1, as if libgdrapi made the calls
+     * that follow. So they do not count, but gdr_open counts, because libgdrapi never calls it. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
         return call;

@@ -1,4 +1,4 @@
-//! The environment variables of the C libraries: their names, and the values that they take.
+//! The environment variables that libgdrapi and libgdrx read: their names, and the values that they take.
 #![forbid(unsafe_code)]
 
 use std::env;

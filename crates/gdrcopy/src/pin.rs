@@ -42,9 +42,9 @@ pub struct Pin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinInfo {
-    /// Device address of the first pinned page, which is at most the address that was pinned.
+    /// Device address of the first pinned page. The address that was pinned is in this page.
     pub address: u64,
-    /// The number of pinned bytes: the size of the range, rounded out to whole pages.
+    /// The size of all pinned pages in bytes.
     pub len: usize,
     /// The size of a page in bytes.
     pub page_size: u32,

@@ -159,7 +159,7 @@ impl Descriptors {
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
-            // SAFETY: `anchor` has mapped this page, which no code accesses.
+            // SAFETY: the function `anchor` has mapped this page, which no code accesses.
             unsafe { next::munmap()(anchor as *mut _, 1) };
         }
         if made.kind != Kind::Received {

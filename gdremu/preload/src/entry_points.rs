@@ -1,4 +1,4 @@
-//! The macros that export functions to programs, and the exports of the functions that only tests call.
+//! Macros that export functions to programs. Also exports the functions that only tests call.
 
 /// Exports a function under a given name.
 ///

@@ -91,7 +91,7 @@ type Register = extern "C" fn(*mut u8, usize);
 struct Pages {
     /// LeakSanitizer's function that takes a region to search for pointers. It is found after the first allocations.
     register: Option<Register>,
-    /// The regions that were mapped before `register` was found. `show_to_leak_sanitizer` passes them to it.
+    /// The regions that were mapped before `register` was found. `show_to_leak_sanitizer` passes them to `register`.
     early: [Cell<(*mut u8, usize)>; 8],
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
     Ok(fd)
 }
 
-/// Replaces the number in the file. The descriptor's position in the file does not change.
+/// Replaces the number in a file that [`open`] has made. The descriptor's position in the file does not change.
 pub(crate) fn put(fd: c_int, tables: u64) {
     let text = format!("{tables}\n");
     // SAFETY: `text` is readable for its length.

@@ -14,8 +14,8 @@ static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 thread_local! {
     /// True while this thread holds the lock.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// The guard of the lock, which the forking thread holds during a fork. If another thread held it at the fork, no
-    /// thread of the child could ever release it.
+    /// The guard of the lock of `PROCESS`. A thread that forks holds the lock during the fork, because no thread of the
+    /// child could ever release a lock that another thread of the parent holds.
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Option<EmulatedProcess>>>>> = const { Cell::new(None) };
 }
 

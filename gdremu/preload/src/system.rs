@@ -17,7 +17,7 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
         if error != Some(libc::EFAULT) && !from.is_null() && !to.is_null() {
-            // A sandbox denies process_vm_readv. A plain copy works, too, but crashes if an address is inaccessible.
+            // Here, a sandbox denies process_vm_readv. A plain copy works, but crashes if an address is inaccessible.
             // SAFETY: `to` may be overwritten: contract of this function. The buffers are distinct, because one is on
             // the stack of the caller.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.cast(), len) };

@@ -1,4 +1,4 @@
-//! GPU kernels compiled from PTX text, in which names have become indices and addresses.
+//! GPU kernels, compiled from PTX text. Indices and addresses have replaced the names of the text.
 
 use std::sync::Arc;
 

@@ -16,8 +16,8 @@ from ._native import Memory, Word
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# This text is added to the library's message, which cannot name PyTorch's option. With this option, PyTorch may use memory that
-# cannot be pinned.
+# With PyTorch's option expandable_segments, tensors may be in memory that cannot be pinned. The library's message does not name
+# this option, so this text is added to it.
 EXPANDABLE = "nor of several calls of cuMemCreate, as with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 # CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
 SPAWN = "the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"

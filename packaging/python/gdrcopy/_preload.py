@@ -11,8 +11,8 @@ from typing import Optional
 from ._error import Error
 
 LIBRARY = "libgdrapi.so"  # Its SONAME is libgdrapi.so.2.
-# This object is empty, has the SONAME libgdrapi.so.2, and needs the library as libgdrapi.so. So loading it gives the
-# loader both names.
+# This object is empty. Its SONAME is libgdrapi.so.2, and it is linked with libgdrapi.so. So once it is loaded, the loader has a
+# library for each of the two names.
 PRELOAD = "libgdrapi-preload.so"
 
 

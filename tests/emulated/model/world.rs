@@ -246,7 +246,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns whether the fault makes `gdr_close` fail. `gdr_close` repeats an interrupted unpin, but not a close.
+    /// Returns whether the fault makes `gdr_close` fail. `gdr_close` repeats an unpin after EINTR, but not a close.
     fn close_fails(&self, g: usize, fault: Fault) -> bool {
         if fault.call == "CLOSE" {
             return true;

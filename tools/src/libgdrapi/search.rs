@@ -239,9 +239,9 @@ pub(crate) fn closed() -> Option<PathBuf> {
     None
 }
 
-/// Follows the links of a path that cannot be opened. Returns the last link that stands for the file, not for one of
-/// its directories, and the last directory that exists on the way to that link's target. If the links form a loop,
-/// returns the path and its directory.
+/// Follows the links of a path that cannot be opened. Returns the last link to the file itself (links to its
+/// directories do not count), and the deepest directory that exists on the path of that link's target. If the links
+/// form a loop, returns the path and its directory.
 pub(crate) fn end_of_links(file: &Path) -> (PathBuf, PathBuf) {
     const MOST_LINKS: usize = 40;
     let file = path::absolute(file).unwrap_or(file.into());

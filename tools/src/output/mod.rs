@@ -77,8 +77,8 @@ pub(crate) fn name(value: impl Serialize) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// A progress bar on stderr, with parts of the same length. Dropping it removes the bar. If stderr is not a terminal,
-/// the bar is not shown.
+/// A progress bar on stderr. Each part of the work moves it by the same length. Dropping it removes the bar. If stderr
+/// is not a terminal, the bar is not shown.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,

@@ -20,7 +20,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { loads::by_line::<8>(dst, src, len, loads::word::<u64>) }
 }
 
-/// The portable routine. Plain loads of write-combining and device memory do not overlap, so each takes a round trip.
+/// The portable routine. Plain loads of write-combining or device memory are made one by one, each in a round trip.
 pub(super) struct Portable;
 
 impl Instructions for Portable {

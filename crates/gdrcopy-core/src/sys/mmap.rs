@@ -139,7 +139,7 @@ impl Region {
     /// Keeps the reservation, which has no data, out of core files. The kernel then merges it with neighboring
     /// reservations, because they have the same attributes.
     fn exempt_from_dumps(&self) {
-        // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
+        // SAFETY: the range is ours and has no content. The call does not change which code may access it.
         let _ = unsafe { madvise(self.address.cast(), self.len, MmapAdvise::MADV_DONTDUMP) };
     }
 }

@@ -171,7 +171,7 @@ impl Gpu {
     /// Checks that all memory is freed and unpinned.
     ///
     /// # Panics
-    /// If memory of this GPU is still allocated or pinned. The text contains the addresses.
+    /// If memory of this GPU is still allocated or pinned. The panic's message contains the addresses.
     pub fn assert_unused(&self) {
         let state = self.0.state.lock();
         let allocations = state.allocations.iter();

@@ -20,7 +20,7 @@ pub(crate) struct Slice<'m> {
     pub(crate) len: usize,
 }
 
-/// The slices and batches that calls can use at one point of a sequence.
+/// The slices and batches that earlier calls of a random sequence have made, and that the next calls can use.
 #[derive(Default)]
 pub(crate) struct Borrowed<'m> {
     pub(crate) slices: Vec<Slice<'m>>,

@@ -101,8 +101,7 @@ fn sequences_change_only_what_the_model_says() {
             .run(&ops::sequences(), |sequence| isolated::run(|| world::run(&sequence)).map_err(TestCaseError::fail));
         match result {
             Ok(()) => (),
-            // `calls` lists the calls of the shortest sequence that fails, and their results. The second field has only
-            // the sequence.
+            // `calls` is a text with the calls of the shortest sequence that fails, and their results.
             Err(TestError::Fail(calls, _)) => {
                 panic!("FUZZ_SEED={seed} with {profile:?}, shortened: {calls}")
             }

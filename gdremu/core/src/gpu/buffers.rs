@@ -46,7 +46,7 @@ struct Block<Kind> {
 pub struct Freed {
     pub start: u64,
     pub len: u64,
-    /// True if the last buffer in a block was freed. These pages are then the whole block, which the caller must free.
+    /// True if the last buffer in a block was freed. The whole block is then unused, and the caller must free it.
     pub is_block: bool,
 }
 

@@ -38,13 +38,13 @@ pub struct HostProvider {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {
-    /// The descriptor of the file that holds the GPU's memory, by its number in the process that owns the buffer.
+    /// The number, in the process that owns the buffer, of the descriptor of the file that holds the GPU's memory.
     pub descriptor: u32,
     pub gpu: u32,
     /// The offset in the file at which the 2 MiB blocks that hold the buffer start. `blocks` is their length in bytes.
     pub start: u64,
     pub blocks: u64,
-    /// The offset of the buffer's start in these blocks.
+    /// The offset at which the buffer starts in the 2 MiB blocks that hold it.
     pub offset: u64,
     pub len: u64,
 }

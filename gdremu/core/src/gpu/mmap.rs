@@ -111,7 +111,7 @@ pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errn
 /// # Safety
 /// No code in this process uses the range any more. The range is a mapping of the emulated driver.
 pub(super) unsafe fn poison(addr: usize, len: usize) {
-    // Accesses of a page beyond the end of its file raise SIGBUS.
+    // Maps an empty file, because accesses of a page beyond the end of a mapped file raise SIGBUS.
     let replaced = match memory_file(c"gdremu-zapped", 0) {
         // SAFETY: no code uses the range any more: contract of this function.
         Ok(empty) => unsafe { replace(addr, len, empty.as_fd(), 0) },

@@ -1,4 +1,4 @@
-//! Copies between device and host memory in every direction, and fills. Finds out the kind of memory from its address.
+//! Fills memory, and copies between device and host memory in every direction. The address shows the kind of memory.
 
 use std::ptr;
 

@@ -132,7 +132,7 @@ fn populate(address: usize, len: usize, write: bool) -> bool {
     let start = address - address % page_size();
     // SAFETY: the call changes neither mappings nor their contents.
     let result = unsafe { libc::syscall(libc::SYS_madvise, start, address + len - start, advice) };
-    // Linux before 5.14 does not know the advice, and refuses it even for an empty range. Then this returns true.
+    // Linux before 5.14 does not know `advice`, and refuses it even for an empty range. Then this returns true.
     // SAFETY: the range is empty, so the call accesses no memory.
     result == 0 || unsafe { libc::syscall(libc::SYS_madvise, 0, 0, advice) } != 0
 }

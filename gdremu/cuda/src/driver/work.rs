@@ -112,7 +112,7 @@ pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
     state.queues.ends(|id, _| id.context == context)
 }
 
-/// Waits until all work up to the points, which are positions in queues, is done. Then fails if [`check`] does.
+/// Waits until the queues have done all work up to `points`, which are positions in queues. Fails if [`check`] does.
 pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
     let state = passed(state, points);
     check(&state, context)?;

@@ -55,7 +55,7 @@ fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: im
 /// # Safety
 /// `next` writes `status` if it succeeds.
 pub(super) unsafe fn stat(dirfd: c_int, path: Text, status: Stat, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: `look` runs this only after `next` has succeeded.
+    // SAFETY: `look` runs this only after `next` has succeeded, and so has written `status`.
     look(dirfd, path, next, || unsafe {
         (*status).st_rdev = libc::makedev(MAJOR, 0);
         (*status).st_mode &= !u32::from(missing_permissions());
@@ -80,7 +80,7 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
 /// # Safety
 /// `next` writes `status` if it succeeds.
 pub(super) unsafe fn statx(dirfd: c_int, path: Text, status: Statx, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: `look` runs this only after `next` has succeeded.
+    // SAFETY: `look` runs this only after `next` has succeeded, and so has written `status`.
     look(dirfd, path, next, || unsafe {
         (*status).stx_rdev_major = MAJOR;
         (*status).stx_rdev_minor = 0;

@@ -125,8 +125,8 @@ fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
 }
 
-/// Returns whether a file can be read, but is no library. For example, git without core.symlinks, zip and object stores
-/// turn a link into a text file with the name of the link's target.
+/// Returns whether a file can be read, but is no library. For example, zip, object stores, and git without
+/// core.symlinks turn a link into a text file with the name of the link's target.
 fn is_text(file: &Path) -> bool {
     file.is_file() && unread(file).is_none() && Maker::of(file) == Maker::None
 }

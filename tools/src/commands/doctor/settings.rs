@@ -156,7 +156,7 @@ impl Settings {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            // Variables with other rules than these two are shown only if set, because unset they disable nothing.
+            // UCX_TLS and NCCL_GDRCOPY_ENABLE are always shown. The others have an effect only if they are set.
             let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));

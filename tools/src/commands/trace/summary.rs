@@ -122,8 +122,8 @@ pub(crate) fn total(times: &[u64; TIMES]) -> u64 {
     times.iter().fold(0, |total, count| total.saturating_add(*count))
 }
 
-/// Returns the ticks of this percentile of the copies. From 8 ticks on, each number in `times` counts the copies in a
-/// quarter of the range between two powers of two, and the result is the middle of that quarter.
+/// Returns this percentile of the times of copies, in ticks. From 8 ticks on, each number in `times` counts the copies
+/// in a quarter of the range between two powers of two, and the result is the middle of that quarter.
 fn percentile(times: &[u64; TIMES], percent: u64) -> f64 {
     let rank = total(times).saturating_mul(percent).div_ceil(100).max(1);
     let mut bucket = 0;

@@ -17,7 +17,7 @@ const SMALLEST: usize = 8;
 /// The larger size of copies. The latency and the bandwidth are computed from the times of copies of two sizes.
 const LARGEST: usize = 65536;
 
-/// Returns the copies to measure, which have the smaller and the larger size in both directions.
+/// Returns the copies to measure: copies of `SMALLEST` and of `LARGEST` bytes, in both directions.
 pub(super) fn points() -> Vec<Point> {
     let mut points = Vec::new();
     for direction in Direction::BOTH {

@@ -66,9 +66,9 @@ const SLOWER: f64 = 1.05;
 /// The settings to use, according to the measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) enum Choice {
-    /// The measured latency and bandwidth (the model), and rendezvous for messages of this size and more.
+    /// Use the measured latency and bandwidth (the model), and rendezvous for messages of this size and more.
     Threshold(usize),
-    /// The measured latency and bandwidth (the model), without a threshold for rendezvous.
+    /// Use the measured latency and bandwidth (the model), without a threshold for rendezvous.
     Model,
     /// UCX's built-in latency and bandwidth. With the measured ones, messages of this size would be slower.
     Default(usize),
@@ -81,7 +81,7 @@ pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // The largest size is no candidate, because it is not known how larger messages fare.
+    // The largest size cannot be the threshold, because the times of larger messages are not known.
     sizes.pop();
     for &size in sizes.iter().rev() {
         let mut gains = false;
@@ -118,7 +118,8 @@ mod tests {
         rows.iter().map(row).collect()
     }
 
-    /// Times of messages within the memory of an H100, without UCX's transport cuda_ipc. Each row begins with the size.
+    /// Times of messages within the memory of an H100, without UCX's transport cuda_ipc. Each row has the size, and the
+    /// times in the modes default, model, eager and rendezvous.
     const H100: [(usize, [f64; 4]); 6] = [
         (512, [2.6, 2.1, 2.1, 150.0]),
         (4096, [157.0, 9.6, 6.6, 157.0]),

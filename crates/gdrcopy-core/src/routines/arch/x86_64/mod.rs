@@ -82,7 +82,7 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
 /// Runs the loop `W` by `routine`'s instructions. Returns `None` if the routine is not specific to this architecture.
 ///
 /// # Safety
-/// The contract of [`Work::run`], and the CPU must run the routine.
+/// The contract of [`Work::run`], and the CPU must be able to run the routine.
 #[inline(always)]
 pub(crate) unsafe fn run<W: Work>(
     routine: &Routine,
