@@ -17,7 +17,7 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
         if error != Some(libc::EFAULT) && !from.is_null() && !to.is_null() {
-            // A sandbox denies process_vm_readv. A plain copy works, too, but crashes if an address is inaccessible.
+            // A sandbox has denied process_vm_readv. A plain copy works, too, but crashes at inaccessible addresses.
             // SAFETY: `to` may be overwritten: contract of this function. The buffers are distinct, because one is on
             // the stack of the caller.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.cast(), len) };
@@ -40,7 +40,7 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
 /// # Safety
 /// `status` is writable.
 pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat, flags: c_int) -> c_int {
-    // SAFETY: contract of this function. Linux and the C library have the same structure on all 64-bit platforms.
+    // SAFETY: contract of this function. On 64-bit platforms, Linux's stat structure is that of the C library.
     unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
 }
 

@@ -65,9 +65,9 @@ pub unsafe fn write_many_unfenced(
     unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
-/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Even words are
-/// read by the routine's loads, because these overlap, while plain loads of write-combining memory do not. Returns
-/// false, and reads nothing, if `shape` checks the copies and finds an invalid one.
+/// Makes the reads `item(0)` to `item(count - 1)` from a mapping, with the fences of a single read. Words, too, are
+/// read by the routine's loads, of which several run at once. Plain loads of write-combining memory run one at a time.
+/// Returns false, and reads nothing, if `shape` checks the copies and finds an invalid one.
 ///
 /// # Safety
 /// Each item must meet the contract of [`read`](super::read), and all must have the size and the alignment that `shape`
@@ -241,7 +241,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 const BUFFER: usize = 16384;
 /// An item whose blocks have more bytes than this is read by itself. Its own loads are enough to run in parallel.
 const LARGEST: usize = 2048;
-/// The list of blocks grows by this many bytes at a time, so that all items of up to this size take the same branches.
+/// An item's blocks are listed in steps of this many bytes, so that items of up to this size take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.

@@ -116,7 +116,7 @@ const TWO_LINES: usize = 2 * LINE;
 #[inline(always)]
 pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
     let mut rest = Rest { dst, src, len };
-    // SAFETY: contract of this function; each step stays inside the rest.
+    // SAFETY: contract of this function; stores copy only bytes that are left.
     unsafe {
         for _ in 0..TWO_LINES / size_of::<W>() {
             rest.store_unaligned::<W>();
@@ -142,7 +142,7 @@ impl Rest {
     /// Stores words smaller than `W`, then `W`s, until `dst` is aligned to `boundary` or the rest is too short.
     #[inline(always)]
     unsafe fn climb<H, W>(&mut self, boundary: usize) {
-        // SAFETY: each step stays inside the rest; the smaller words align `dst` to `W`, or leave less than a `W`.
+        // SAFETY: stores copy only bytes that are left; the smaller words align `dst` to `W`, or leave less than a `W`.
         unsafe {
             self.climb_over::<u8, W>();
             self.climb_over::<u16, W>();

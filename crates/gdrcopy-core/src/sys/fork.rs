@@ -292,7 +292,7 @@ pub fn enter() -> Result<()> {
         return Ok(());
     }
     if !IS_CLEARED_IN_CHILDREN.load(Ordering::Acquire) {
-        // Two threads may come here at once. Then both ask for the same, which does no harm.
+        // Two threads may make this call at the same time, which does no harm.
         clear_in_children().map_err(error::no_memory)?;
         IS_CLEARED_IN_CHILDREN.store(true, Ordering::Release);
     }
