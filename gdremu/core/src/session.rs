@@ -197,7 +197,7 @@ impl Record {
     }
 
     pub fn remove(&self) {
-        // An error is ignored: if the directory of the session is gone, so is this file.
+        // An error is ignored: if the session's directory was removed, this file was removed with it.
         let _ = fs::remove_file(&self.path);
     }
 

@@ -116,7 +116,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Calls `open`, which opens a file that can be opened several times, such as a device file.
+    /// Calls `open` to open a device file, or another file that can be opened several times. For all others, see `new`.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
