@@ -11,9 +11,9 @@ pub(super) enum Mode {
     /// UCX chooses between eager and rendezvous by the latency and bandwidth that tune has measured for the mapping.
     /// Messages in host memory are not measured in this mode, because they do not use the mapping.
     Model,
-    /// UCX uses the measured latency and bandwidth, and a threshold with which it sends messages of all sizes eagerly.
+    /// UCX uses the measured latency and bandwidth, and a threshold with which it sends all messages eagerly.
     Eager,
-    /// As `Eager`, but with a threshold with which UCX sends messages of all sizes by rendezvous.
+    /// UCX uses the measured latency and bandwidth, and a threshold with which it sends all messages by rendezvous.
     Rendezvous,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Choice {
 
 /// Chooses the largest threshold (the size from which UCX uses rendezvous) with which some messages are faster than in
 /// [`Mode::Model`], none are slower than in [`Mode::Default`], and rendezvous would not be faster for smaller messages
-/// in GPU memory. If there is none, chooses the model, or UCX's built-in numbers if the model makes messages slower.
+/// in GPU memory. Without such a threshold: the model, or UCX's built-in numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
