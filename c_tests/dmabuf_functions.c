@@ -71,7 +71,8 @@ static void use_buffer(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Memory of cuMemCreate belongs to no context. A pin of it in a thread without a context needs the most functions. */
+/* Memory of cuMemCreate belongs to no context. A pin of it in a thread without a context calls the most functions of
+   libcuda. */
 static void prepare(enum gpu_memory kind)
 {
     gpu_init();

@@ -343,7 +343,7 @@ static void *use_part(void *argument)
     struct gdrx_map part;
 
     for (long round = 1; round <= rounds_each; round++) {
-        /* gdrx_attach would call the driver, and gdrdrv 2.0 serves only the thread that opened the device. */
+        /* Unlike gdrx_attach, this does not call the driver. gdrdrv 2.0 would refuse the calls of these threads. */
         CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART));
         fill(out, PART, (unsigned)((size_t)round + start));
         for (size_t i = 0; i < PART / 64; i++) {

@@ -107,10 +107,10 @@ struct gdr_pin {
 	struct kref refs;
 	u64 id;                       /* the key in gdr_pins. No other pin ever has it */
 	struct gdr_file *file;
-	struct gdr_owner *owner;      /* the process, valid while the pin is in gdr_pins */
-	struct gdr_owner *user;       /* the user, valid while the pin is in gdr_pins */
+	struct gdr_owner *owner;      /* the process that opened the device, valid while the pin is in gdr_pins */
+	struct gdr_owner *user;       /* the user that requested the pin, valid while the pin is in gdr_pins */
 	pid_t pid;                    /* the number of the process in the initial PID namespace */
-	kuid_t uid;                   /* the user of the caller */
+	kuid_t uid;                   /* the number of that user */
 	char command[TASK_COMM_LEN];
 	unsigned long since;          /* when the pin was created, in jiffies */
 	u64 va;                       /* the first address, a multiple of the GPU page size */

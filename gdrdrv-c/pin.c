@@ -11,8 +11,8 @@
 #include "trace.h"
 
 /*
- * The pins of all files, by id, as long as the GPU driver may have them. The GPU driver is given only the id, because
- * it may call back after a pin has ended, and an id without a pin does no harm.
+ * The pins of all files, by id, until their pages are returned to the GPU driver. The GPU driver is given only the id,
+ * because it may call back after a pin has ended, and an id without a pin does no harm.
  */
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);

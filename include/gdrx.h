@@ -45,7 +45,7 @@
 #define GDRX_MAJOR_VERSION 1
 #define GDRX_MINOR_VERSION 0
 
-/* In C++ these functions are not static. Inline functions of gdrx.hpp call them, and must have one definition in all files. */
+/* Not static in C++, because inline functions of gdrx.hpp call these functions, and must be the same in all files. */
 #ifdef __cplusplus
 #define GDRX_INLINE_ inline
 extern "C" {

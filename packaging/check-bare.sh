@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 . packaging/tree.sh
 
 ci/scripts/apt-install.sh debootstrap iproute2
-# Cargo has no network in the tree, so the crates are fetched before.
+# In the new root file systems, cargo has no network, so the crates are fetched before.
 cargo fetch --quiet --locked
 home=/home/user
 rust=/usr/local/rust

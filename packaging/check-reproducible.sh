@@ -11,7 +11,7 @@ mkdir -p "$work"
 make --no-print-directory dist
 tarball=$(echo "$PWD"/build/dist/*.tar.gz)
 
-# build NAME TIMEZONE: leaves checksums in $work/NAME.sha256.
+# build NAME TIMEZONE: builds the packages, and writes their checksums to $work/NAME.sha256.
 build() {
     local dir=$work/$1
     mkdir -p "$dir/source" "$dir/cargo"

@@ -31,7 +31,7 @@ header() {
         '%description' "Stands for $2."
 }
 
-# nvidia NAME PACKAGE [SCRIPT...]: makes a package of the files in $dir, with these lines in its spec file.
+# nvidia NAME PACKAGE [SCRIPT...]: makes a package of the files in $dir, with the lines SCRIPT... in its spec file.
 nvidia() {
     {
         header "$2" 'the package of NVIDIA'

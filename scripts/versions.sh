@@ -1,5 +1,5 @@
-# Lists the places that state a version. scripts/set-version and the scripts that check versions source this file, in
-# the root directory of the project.
+# Lists the places that state a version. scripts/set-version and the scripts that check versions source this file. They
+# run in the root directory of the project.
 # shellcheck shell=bash
 
 # field NAME CRATE: prints a value of the table [package] or [workspace.package] in the crate's Cargo.toml.

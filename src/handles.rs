@@ -35,7 +35,7 @@ fn is_slot(handle: usize) -> bool {
 #[inline(always)]
 unsafe fn slot_at(handle: usize) -> &'static Slot {
     // SAFETY: the address is a multiple of the slot size in the range of committed slots, which stays
-    // readable; a Slot consists of atomics, valid whatever they hold.
+    // readable. A Slot consists of atomics, for which all bits are valid.
     unsafe { &*ptr::with_exposed_provenance::<Slot>(handle) }
 }
 

@@ -311,8 +311,8 @@ impl Arena {
             return;
         }
         let address = self.step(step);
-        // SAFETY: the range is ours. All its slots are free, and remain free when their memory reads as zeros. A
-        // failure only costs memory.
+        // SAFETY: the range is ours. All its slots are free, and slots that read as zeros are free, too. If a call
+        // fails, the memory only stays in use.
         unsafe {
             if madvise(address, STEP_BYTES, MmapAdvise::MADV_DONTNEED).is_err() {
                 let _ = munlock(address, STEP_BYTES);

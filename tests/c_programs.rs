@@ -51,8 +51,8 @@ const REAL_GPUS: &[&str] =
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["madvise", "mprotect", "access"];
 
-/// Programs that fork after gdr_open or gdrx_attach. In the child, the library has no pointer to the parent's objects,
-/// so valgrind would report these objects as lost.
+/// Programs that fork after gdr_open or gdrx_attach. valgrind does not check them for leaks, because in the child, the
+/// library has no pointer to the parent's objects.
 const FORKING: &[&str] = &["abi_consumers", "faults", "fork", "gdrx", "gdrx_cxx", "libcuda_load", "open_fails"];
 
 /// gdremu's exit status if a program ended with buffers still pinned, whatever its own status was.

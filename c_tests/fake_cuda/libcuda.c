@@ -69,7 +69,7 @@ int cuDeviceGetAttribute(int *value, int attribute)
     return 0;
 }
 
-/* Programs look up these functions, but do not call them. So they only return an error. */
+/* Programs look up these functions, but do not call them. So the functions only return an error. */
 int cuCtxSetCurrent(void)
 {
     return 34;

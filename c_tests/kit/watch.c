@@ -71,7 +71,7 @@ static int process_runs(const char *process, FILE *report)
     return runs;
 }
 
-/* Returns a number that changes if the group's CPU time or processes change. Sets *runs if a process of it runs now. */
+/* Returns a number that changes if the group's CPU time or processes change. Sets *runs if one of these runs now. */
 static unsigned long long used_by(pid_t group, int *runs, FILE *report)
 {
     DIR *processes = opendir("/proc");

@@ -8,7 +8,7 @@
 
 /* ---- Cases. Each is a TEST, and runs in its own process. No pin may be left when that process ends ---- */
 
-/* Through these pipes, the process of a case and its child wait for each other. */
+/* The process of a test case and its child wait for each other through these pipes. */
 extern int to_child[2], to_parent[2];
 
 /* Executes this program again, which then calls after_exec() with these arguments. */

@@ -176,7 +176,7 @@ TEST(handles_are_page_offsets)
     CHECK_EQUAL(handle, first + 3 * GPU_PAGE / PAGE);
 }
 
-/* Skipped if a pin of 8 bytes fails. Then this module does not round sizes up, and the GPU driver wants whole pages. */
+/* Skipped if a pin of 8 bytes fails: the module does not round sizes up, and the GPU driver pins only whole pages. */
 TEST(small_pins_have_handles_of_their_own)
 {
     uint64_t first, second;

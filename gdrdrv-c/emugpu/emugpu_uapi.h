@@ -8,7 +8,7 @@
  * call fails with EINVAL.
  *
  * An object exists until its handle is released and no address space has it mapped. A page of it
- * exists until, in addition, no client has it pinned.
+ * that a kernel module has pinned exists at least until it is unpinned.
  *
  * mmap(2) with MAP_SHARED, at the offset EMUGPU_OFFSET(), shows the CPU an object as the GPU's copy
  * engines see it.

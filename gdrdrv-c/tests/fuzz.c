@@ -227,7 +227,7 @@ static void *fuzz(void *fuzzer)
         else
             result = random_change(f);
         if (choice == 999) {
-            /* Closes the device while the other thread uses it, and opens it again in the same step. */
+            /* While the other thread uses the device, dup2 closes it and puts a new one in its place. */
             int next = driver_open();
 
             CHECK(dup2(next, fd) == fd);

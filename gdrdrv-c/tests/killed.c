@@ -6,7 +6,7 @@
 #define CHILDREN 300
 #define PARENT_PINS 8
 
-/* Pins 1,000 pages, and maps every second one. Then starts a child that keeps the descriptor, and waits. */
+/* Pins 1,000 pages, and maps every second one. Starts a child that only keeps the descriptor open. Then waits. */
 static void pin_and_wait(void)
 {
     struct gpu_memory memory = gpu_alloc(PINS * GPU_PAGE);

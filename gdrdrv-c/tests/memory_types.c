@@ -61,7 +61,7 @@ static void reservations_outlast_pages(void)
     gpu_free(memory);
 }
 
-/* Another driver has reserved part of the range with other types. All pages are mapped, but none gets reserved. */
+/* Another driver has reserved part of the range with other memory types. gdrdrv maps all pages, and reserves none. */
 static void pages_that_another_driver_has_reserved(void)
 {
     struct gpu_memory memory = gpu_leave_free(0);

@@ -14,7 +14,7 @@
 
 #define DRIVER "/sys/bus/pci/drivers/emugpu/"
 
-/* Returns the PCI address of the GPU. Its driver must be bound. */
+/* Returns the PCI address of the GPU, to which the GPU driver must be bound. */
 static const char *address(void)
 {
     static char name[32];

@@ -84,7 +84,8 @@ static void every_token_is_the_callers(void)
     }
 }
 
-/* If gdrdrv passed the tokens on to emugpu, emugpu would warn that a page table is freed again. */
+/* The unpin may come after the free of the memory, which frees the page table. If gdrdrv passed the tokens on, a GPU
+   driver would free the table a second time. emugpu warns instead. */
 static void unpin_against_free_frees_once(void)
 {
     const uint32_t self = (uint32_t)getpid();

@@ -252,7 +252,7 @@ static void device_that_leaves_waits_for_no_pin(const char *driver, const char *
     CHECK_EQUAL(requests() - before, wanted);
 }
 
-/* The pin fails when emugpu stops holding it, because the device with its memory has no driver any more. */
+/* When emugpu lets the delayed pin go on, the pin fails, because the device with its memory has no driver any more. */
 static void gpu_that_leaves_waits_for_no_pin_of_its_memory(void)
 {
     expected_error = EINVAL;
@@ -361,7 +361,7 @@ int main(void)
     pid_t child = start_held(pin_and_be_held, 1);
     others_go_on();
     finish_held(child);
-    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* other builds do not notice unbound devices */
+    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* else gdrdrv does not notice unbound devices */
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/serial", "vendor", "0x1b36\n", 1);
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/virtio-pci", "device", "0x1005\n", 2);
         gpu_that_leaves_waits_for_no_pin_of_its_memory();

@@ -54,7 +54,8 @@ rm -rf "$directory"
 mkdir -p "$directory"
 cd "$directory"
 
-# apt gets its own configuration. It has only the suites in $suites, and the architecture, which the host need not have.
+# apt gets its own configuration. It has only the suites in $suites, and includes packages for $architecture, which the
+# host's configuration may lack.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
 [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
 mkdir -p apt/lists/partial apt/cache/archives/partial
@@ -129,7 +130,7 @@ if [ "$architecture" = "$native" ]; then
     depmod --basedir "$directory" "$(cat release)"
 fi
 if [ "$series" = newest ]; then
-    # Two tools of these headers require a newer C library than the host's, so they get libraries of Debian 13.
+    # Two tools that come with these headers need a newer C library than the host's, so they get libraries of Debian 13.
     mkdir debian13
     apt-get download -qq libc6 libelf1t64 zlib1g libzstd1 2>apt.log || die "$(cat apt.log)"
     for package in *.deb; do

@@ -9,7 +9,7 @@ root=$(cd "$here/../.." && pwd)
 kernel=$(realpath "$1")
 release=$(cat "$kernel/release")
 work=$root/build/gdrdrv-c/packaging
-# emugpu takes the place of the GPU driver, which gdrdrv is built for.
+# gdrdrv is built with the sources of emugpu, which takes the place of the GPU driver.
 NVIDIA_SRC_DIR=$("$here/modules.sh" "$kernel")/emugpu
 export NVIDIA_SRC_DIR
 

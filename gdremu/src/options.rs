@@ -57,7 +57,7 @@ Exit status: the program's, or its signal; 70 if it or a child launched a GPU ke
 not found.";
 
 impl Options {
-    /// Reads a command line. Puts the options of its profile in front of its own options, which override them.
+    /// Reads a command line. If it names a profile, the profile's options come first, and the others override them.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let options = Options::try_parse_from(&line)?;

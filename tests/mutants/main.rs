@@ -1,4 +1,4 @@
-//! Puts each deliberate defect of `mutants.toml` into a copy of the library, where the tests that it names must fail.
+//! Puts each defect that `mutants.toml` lists into a copy of the library. The tests that are listed with it must fail.
 //! `make mutants-shard` runs only `tests_pass_over_the_changed_libraries`, for defects that cargo-mutants makes.
 
 mod list;

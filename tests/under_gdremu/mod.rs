@@ -54,7 +54,7 @@ pub(crate) fn options() -> String {
     env::var(OPTIONS).expect("set by this runner")
 }
 
-/// Returns [`options`], but with the options that a profile stands for instead of the profile.
+/// Returns the same as [`options`], but a profile is replaced by the options that it stands for.
 #[allow(dead_code, reason = "not every test program has such tests")]
 pub(crate) fn expanded_options() -> String {
     env::var(EXPANDED_OPTIONS).expect("set by this runner")

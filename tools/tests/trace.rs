@@ -23,7 +23,7 @@ impl Workdir {
     fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
-            // This variable is set for a user that cannot build. Another user has built this test and the kit.
+            // This variable is set if this user cannot build. Then another user has built this test and KIT before.
             if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
                 return;
             }

@@ -131,8 +131,8 @@ impl Session {
         self.records().iter().map(|record| if record.is_open() { record.pins() } else { 0 }).sum()
     }
 
-    /// Returns a line of text for each opened `/dev/gdrdrv` through which memory was still pinned when its last user
-    /// ended.
+    /// Returns a line of text for each opened `/dev/gdrdrv` through which memory was still pinned when the last
+    /// process that had it open ended.
     pub fn leaks(&self) -> Vec<String> {
         let mut leaks = Vec::new();
         for record in self.records() {
@@ -197,7 +197,7 @@ impl Record {
     }
 
     pub fn remove(&self) {
-        // An error is ignored: if the directory of the session is gone, so is this file.
+        // An error is ignored: if the session's directory was removed, this file was removed with it.
         let _ = fs::remove_file(&self.path);
     }
 

@@ -140,7 +140,7 @@ entry_points! {
     fn nvmlDeviceGetPciInfo_v3(device: Device, info: Out<PciInfo>) {
         Ok(info.set(pci_info(gpu_of(device)?))?)
     }
-    // nvmlBAR1Memory_t has the bytes in total, free and used.
+    // nvmlBAR1Memory_t has three numbers of bytes: total, free and used.
     fn nvmlDeviceGetBAR1MemoryInfo(device: Device, memory: Out<[u64; 3]>) {
         let gpu = gpu_of(device)?;
         let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));

@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
                 return Ok(());
             }
         }
-        // Memory that cannot be exported is created as the program requests it.
+        // This is not GPU memory, or CUDA cannot make it exportable. So the program's request is passed on unchanged.
         // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemCreate)(handle, size, properties, flags) })
     })

@@ -40,7 +40,7 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
 /// # Safety
 /// `status` is writable.
 pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat, flags: c_int) -> c_int {
-    // SAFETY: contract of this function. Linux and the C library have the same structure on all 64-bit platforms.
+    // SAFETY: contract of this function. On 64-bit platforms, Linux's stat structure is that of the C library.
     unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
 }
 

@@ -158,8 +158,8 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
 
 pub(super) const UPDATES: [&str; 10] = ["add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"];
 
-/// Parts of the names of `ld`, `st`, `atom` and `red` without effect in gdremu, such as scopes and cache hints.
-/// Every access has the strongest order.
+/// Parts that the names of `ld`, `st`, `atom` and `red` can have, and that gdremu ignores, such as scopes and cache
+/// hints. Every access has the strongest order.
 pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire release acq_rel cta cluster gpu sys mmio \
     ca cg cs lu cv wb wt nc L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate \
     L2::64B L2::128B L2::256B";

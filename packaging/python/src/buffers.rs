@@ -63,8 +63,8 @@ fn has_plain_type(object: &Bound<'_, PyAny>) -> bool {
     matches!(has_objects(), Ok(false))
 }
 
-/// Returns whether items of this format are Python objects, which have the letter O. Letters between colons are a name.
-/// In the formats of ctypes, names can contain colons, but `<` or `>` stands before the O of an object.
+/// Returns whether items of this format contain Python objects, for which the letter O stands. An O in a name, between
+/// two colons, counts only after `<` or `>`: ctypes writes objects like that, and its names can contain colons.
 fn has_objects(format: &CStr) -> bool {
     let mut is_name = false;
     let mut before = 0;

@@ -191,8 +191,8 @@ impl Sampler<'_> {
     }
 }
 
-/// Returns the number of calls between two checks for an interrupt. The calls take about a millisecond or more, so the
-/// time of a check does not matter.
+/// Returns the number of calls between two checks for an interrupt. Together, these calls take about a millisecond or
+/// more, so the time of a check does not matter.
 fn calls_at_once(size: usize) -> usize {
     const BYTES: usize = 16 << 20;
     // The shortest call takes about as long as copying this many bytes.

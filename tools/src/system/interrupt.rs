@@ -25,8 +25,8 @@ impl Interrupt {
     pub(crate) fn at(signals: &[i32]) -> Result<Interrupt> {
         let arrived = Arc::new(AtomicBool::new(false));
         for &signal in signals {
-            // The handler that ends the process if the flag is set runs before the handler that sets the flag. So only
-            // the second signal ends the process.
+            // Two handlers run, in this order: the first one ends the process if the flag is set, and the second one
+            // sets the flag. So only the second signal ends the process.
             flag::register_conditional_shutdown(signal, STATUS.into(), arrived.clone())?;
             flag::register(signal, arrived.clone())?;
         }

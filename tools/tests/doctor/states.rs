@@ -230,7 +230,7 @@ libraries {
     works [LibraryPreload] sh "old; preload $dir/old.so";
     works [LibraryPreload] sh "put $ours pre/other.so; preload $dir/pre/other.so";
     works [LibraryPreload] sh "put $ours pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
-    // An old libgdrapi is preloaded. The name that programs ask for is its SONAME, or only its file's name.
+    // An old libgdrapi is preloaded. It has the SONAME that programs ask for, or, in the third state, no SONAME.
     bad [LibraryPreload] sh "old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
     bad [LibraryPreload] sh "old -Wl,-soname,libgdrapi.so.2; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2" args "--for mscclpp";
     works [LibraryPreload] sh "old; put old.so pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2" args "--for dpdk";

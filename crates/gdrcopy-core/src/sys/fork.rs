@@ -116,7 +116,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Calls `open`, which opens a file that can be opened several times, such as a device file.
+    /// Calls `open` to open a device file, or another file that can be opened several times. For all others, see `new`.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
@@ -292,7 +292,7 @@ pub fn enter() -> Result<()> {
         return Ok(());
     }
     if !IS_CLEARED_IN_CHILDREN.load(Ordering::Acquire) {
-        // Two threads may come here at once. Then both ask for the same, which does no harm.
+        // Two threads may make this call at the same time, which does no harm.
         clear_in_children().map_err(error::no_memory)?;
         IS_CLEARED_IN_CHILDREN.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Words and arrays in memory of a pool, which they keep alive.
+//! Words and arrays in memory of a pool. They keep this memory alive.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

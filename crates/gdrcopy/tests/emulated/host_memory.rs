@@ -1,4 +1,4 @@
-//! Tests, under gdremu, host memory in place of GPU memory.
+//! Tests host memory that stands in for GPU memory, under gdremu.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -83,7 +83,7 @@ pub(super) enum Step {
         va: u64,
         len: u64,
     },
-    /// Pages in which a free has left no byte of any buffer. They stay mapped, because their block has other buffers.
+    /// Pages in which no buffer is left after a free. They stay mapped, because other buffers are in the same block.
     Emptied {
         va: u64,
         len: u64,

@@ -34,7 +34,7 @@ pub struct HostProvider {
     owner: Option<u32>,
 }
 
-/// The description of a buffer that its process gives to other processes.
+/// The description of a buffer, for processes other than the one that owns the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Shared {

@@ -215,7 +215,7 @@ pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i3
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
 }
 
-/// A function of the program that returns the bytes of shared memory for blocks of the given number of threads.
+/// A function of the program. It returns how many bytes of shared memory a block of the given number of threads needs.
 pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
 
 /// Returns the numbers of blocks and of threads per block with which the GPU runs the most threads at once. If several

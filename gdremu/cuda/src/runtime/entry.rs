@@ -23,7 +23,7 @@ static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 const CUDA_12: u32 = 12090;
 
 /// Returns the CUDA version of the program's runtime, but at most the driver's version. The file name of the loaded
-/// libcudart shows whether it is CUDA 12's.
+/// libcudart shows whether the runtime is that of CUDA 12.
 pub(super) fn version() -> i32 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let driver = gpus::config().cuda_version;

@@ -98,7 +98,7 @@ pub(super) struct Answer {
     /// The kind of mapping that was tested.
     pub(super) mapping: String,
     pub(super) failure: Option<Failure>,
-    /// The text that the child printed, including the library's log. doctor adds it to the answer of the child.
+    /// The text that the child printed, including the library's log. doctor fills in this field, not the child.
     #[serde(skip)]
     pub(super) log: String,
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-/// The list with which tools/trace/trace.c is compiled. Each function has a line `each(RESULT, NAME, (PARAMETERS))`.
+/// The list of traced functions, which tools/trace also uses. Each has a line `each(RESULT, NAME, (PARAMETERS))`.
 const LIST: &str = include_str!("../../../../c_tests/functions.h");
 const LINE: &str = "    each(";
 

@@ -142,8 +142,8 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-/// The number of the record in [`SITES`] for all places in the code that pin, but have no record of their own. The
-/// records of misuse follow it.
+/// The number of the record in [`SITES`] that counts the pins from all places in the code that have no record of their
+/// own. The records of misuse come after it.
 const OTHERS: usize = SITES.records / 2 - 1;
 
 /// Adds a row for each place in the code from which memory was pinned, and for each misuse. Adds to `left` the pins,

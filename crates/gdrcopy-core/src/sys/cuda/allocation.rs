@@ -174,7 +174,7 @@ impl Gpu {
         })
     }
 
-    /// Returns whether the retained context still exists; false if this CUDA gives contexts no numbers. Callers check
+    /// Returns whether the retained context still exists, or false if this CUDA does not number contexts. Callers check
     /// this, because CUDA does not check that the context of a stream exists.
     fn is_live(&self) -> bool {
         self.id.is_some() && self.driver.context_id(self.context).ok() == self.id

@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 pub(crate) struct Queues(pub(crate) BTreeMap<QueueId, Queue>);
 
 impl Queues {
-    /// Returns the last positions of the queues that `selects` chooses.
+    /// Returns the position of the last task in each queue that has tasks and that `selects` chooses.
     pub(crate) fn ends(&self, selects: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
         let mut ends = Vec::new();
         for (id, queue) in &self.0 {

@@ -145,7 +145,7 @@ unsafe fn write_across_pages(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { write(dst, src, len) }
 }
 
-/// Copies those of 64 bytes whose bits are set in `mask`.
+/// Copies up to 64 bytes, those whose bits are set in `mask`.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW. The copied bytes must be readable at `src` and writable at `dst`.
