@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 there='cat|cc|cp|env|gcc|make|nm|objdump|readelf|script|setpriv|sh|sleep'
 optional='clang|git|valgrind'
 
-# gdremu's tests may start other programs, because `make test` does not run them. `make check` installs what they need.
+# gdremu's tests may start other programs. `make test` does not run these tests, and `make check` installs the programs.
 if git grep -nE 'Command::new\("' -- '*.rs' ':!gdremu/tests' | grep -vE "Command::new\(\"($there|$optional)\"\)"; then
     echo "check-commands: a bare Debian lacks these programs: do without them, or skip with a line" >&2
     exit 1

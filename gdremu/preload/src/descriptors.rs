@@ -154,8 +154,8 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Forgets a device or dma-buf that this process no longer maps. Keeps it if the parent made it, or if this process
-    /// made it and some process still has it open.
+    /// Forgets a device or dma-buf that this process no longer maps, unless the parent made it or some process still
+    /// has it open. A dma-buf of another process is always forgotten.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {

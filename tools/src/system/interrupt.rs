@@ -17,7 +17,7 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 /// The exit status after Ctrl-C.
 pub(crate) const STATUS: u8 = 130;
 
-/// The signals of Ctrl-C, and of a request to end such as `kill` sends.
+/// The signals that Ctrl-C and `kill` send.
 pub(crate) const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 impl Interrupt {

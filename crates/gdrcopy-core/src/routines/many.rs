@@ -239,9 +239,9 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item whose blocks have more bytes than this is read by itself. Its own loads are enough to run in parallel.
+/// An item whose blocks have more bytes than this is read by itself, because its many loads run in parallel anyway.
 const LARGEST: usize = 2048;
-/// The list of blocks grows by this many bytes at a time, so that all items of up to this size take the same branches.
+/// One step lists the blocks of this many bytes, so that all items of up to this size take the same branches.
 const LISTED: usize = 2 * LINE;
 
 /// A buffer with a place for each block. The place has the block's address before the load, and its bytes afterwards.

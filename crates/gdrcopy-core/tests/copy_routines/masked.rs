@@ -72,7 +72,7 @@ pub(crate) fn check() {
                 let case = format!("{len} bytes at {device:p} and {host:p}");
 
                 let part = if offset == 0 { host.wrapping_add(len - len % LINE) } else { host.wrapping_sub(offset) };
-                // SAFETY: the `len` bytes at `host` and at `device` lie inside pages.
+                // SAFETY: the `len` bytes at `host` and at `device` lie inside `host_page` and `device_page`.
                 let is_read_masked = is_masked(|| unsafe { read(routine, host, device, len) });
                 assert_eq!(is_read_masked, !crosses_page(part), "read of {case}");
 
@@ -80,7 +80,7 @@ pub(crate) fn check() {
                 let crosses = crosses_page(host.wrapping_add(last)) || crosses_page(device.wrapping_add(last));
                 let item = |_| Item { dst: device, src: host, len };
                 let is_write_masked = is_masked(|| {
-                    // SAFETY: the `len` bytes at `host` and at `device` lie inside pages.
+                    // SAFETY: the `len` bytes at `host` and at `device` lie inside `host_page` and `device_page`.
                     unsafe { routines::write_many_unfenced(routine, Shape::MIXED, 1, item) };
                 });
                 assert_eq!(is_write_masked, !crosses, "write of {case}");
