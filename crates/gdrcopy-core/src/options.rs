@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// Gdrdrv, or dma-bufs if gdrdrv does not work. If gdrdrv only fails because the process lacks descriptors or
+    /// Gdrdrv, or dma-bufs if gdrdrv does not work. If gdrdrv fails only because the process lacks descriptors or
     /// memory, or because signals interrupt the call, opening fails and dma-bufs are not tried.
     #[default]
     Auto,

@@ -93,7 +93,7 @@ driver_and_gpu {
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=GPU-67647265-6d75-4000-8000-000000000001";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1,0";
-    // The GPU of this container lacks GPUDirect RDMA. In the first state, the PCI bus also has GPU 2 of the host.
+    // The GPU of this container lacks GPUDirect RDMA. In the first state, the host has a second GPU.
     real [GpuElsewhere] sh "node; gpu 1; gpu 2; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     real [GpuKind] sh "node; gpu 1; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
