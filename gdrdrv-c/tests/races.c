@@ -21,7 +21,7 @@ static int outlives_free; /* 1 if pins are persistent */
 static struct gpu_memory memory;
 static uint64_t handle;
 static int fd;
-static int closes; /* 1 if a thread closes the device, and 0 if it unpins */
+static int closes; /* 1 if the device is closed, and 0 if the memory is unpinned, while the other threads run */
 static unsigned char *mapping; /* NULL if mmap was too late */
 static int ended; /* the call that ends access has returned */
 static int closed;
