@@ -237,7 +237,7 @@ static void bpftime(void)
     }
 }
 
-/* ---- aws-ofi-nccl gets the versions before it initializes CUDA, and increments counters in a worker thread ---- */
+/* ---- aws-ofi-nccl gets GDRCopy's versions before it initializes CUDA, and increments counters in a thread ---- */
 
 static void *increment(void *unused)
 {

@@ -151,7 +151,7 @@ static void few_addresses_are_room_for_many_handles(void)
 
 int main(void)
 {
-    /* Each part has a process of its own, because the first gdr_open of a process reserves addresses. */
+    /* Each part of the test runs in a new process, because the first gdr_open of a process reserves addresses. */
     in_child(limited_address_space_stays_the_programs);
     in_child(most_of_the_limit_is_in_use);
     in_child(no_addresses_are_left);

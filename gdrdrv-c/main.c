@@ -84,7 +84,7 @@ static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 	return 0;
 }
 
-/* Called when the last descriptor in any process and the last mapping are gone. */
+/* Called when no process has a descriptor or a mapping of the open file any more. */
 static int gdr_release(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = filp->private_data;

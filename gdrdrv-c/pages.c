@@ -264,7 +264,7 @@ bool gdr_pages_put(struct gdr_pin *pin)
 			atomic_dec(&gdr_tables);
 		return err != -ENOMEM; /* other errors mean that the GPU driver has no such pin */
 	}
-	/* For a process other than the pin's owner, the GPU driver would find no pin, and return 0. */
+	/* In a process other than the pin's owner, the GPU driver would find no pin, but still return 0. */
 	if (gdr_owner_is_caller(pin->owner)) {
 		down_write(&pin->owner->tables);
 		is_put = READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);

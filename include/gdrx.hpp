@@ -391,7 +391,7 @@ class mapping : public memory {
     mapping() noexcept = default;
 
     /** Maps the memory of a pin, and takes the pin over.
-     *  @throws std::system_error the errors of gdr_map_v2 and gdrx_attach; the caller then keeps the pin, unmapped */
+     *  @throws std::system_error the errors of gdr_map_v2 and gdrx_attach; the caller then still owns the pin */
     explicit mapping(pin &&pinned, gdr_map_flags_t flags = GDR_MAP_FLAG_DEFAULT)
         : memory(map(pinned, flags)), pin_(std::move(pinned)) {}
 

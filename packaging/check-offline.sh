@@ -15,7 +15,7 @@ rm -rf "$work"
 mkdir -p "$work/cargo"
 cp "$tarball" "$work"
 name=$(basename "$tarball" .tar.gz)
-# Finds the commands in a block of docs/install.md.
+# Takes the commands from the code block that follows this script's name in docs/install.md.
 commands=$(awk '/^<!-- not run: packaging\/check-offline.sh/ { wanted = 1 } wanted && /^```$/ { exit } inside { print } wanted && /^```sh$/ { inside = 1 }' docs/install.md)
 [ -n "$commands" ] || die "docs/install.md has no commands for a build without network"
 (cd "$work" && bash -euo pipefail -c "${commands//gdrapi-VERSION/$name}") >"$work/vendor.log" 2>&1 ||

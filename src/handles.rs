@@ -90,8 +90,8 @@ pub(crate) struct Table {
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
-    /// All holders, in which the objects are. They are never freed, because callers with a stale handle may look at
-    /// them at any time. Leak checkers find holders by this list, not by the slots, whose memory they do not search.
+    /// All holders, which contain the handles' objects. They are never freed, because callers with a stale handle may
+    /// look at them at any time. Leak checkers find holders by this list. They do not search the slots' memory.
     holders: Vec<&'static Holder>,
     /// The holders that hold no object, for new handles.
     spare: Vec<&'static Holder>,
@@ -300,7 +300,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, slots)) = inherited(g) else {
         return false;
     };
-    // At the fork, the `gdr_t` was open or ending. An ending slot may also be a pin's, whose `gdr` is not 0.
+    // At the fork, the `gdr_t` was open or being closed. A pin's slot can also be `ENDING`, but its `gdr` is not 0.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

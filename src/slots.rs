@@ -273,7 +273,7 @@ impl Arena {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
-            // The process has reached its limit of locked memory. mprotect makes the step usable without locking it.
+            // The process has reached its limit of locked memory. mprotect makes the slots usable without locking them.
             // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),
@@ -322,7 +322,7 @@ impl Arena {
     }
 }
 
-/// Rounds a number of slots down to whole steps, but to at least one step and at most `FULL` slots.
+/// Rounds a number of slots down to a multiple of `STEP`, but to at least `STEP` and at most `FULL` slots.
 fn whole_steps(slots: usize) -> usize {
     (slots.min(FULL) / STEP * STEP).max(STEP)
 }

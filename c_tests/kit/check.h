@@ -24,7 +24,7 @@ extern "C" {
 /* The place of a check in the source code, as the first three arguments of each function that checks. */
 #define HERE __FILE__, __LINE__, __func__
 
-/* For calls that return 0 or an errno. They check that the call returns 0, or exactly `wanted`. */
+/* These check a call that returns 0 or an errno. CHECK_OK expects 0, and CHECK_ERROR expects the errno `wanted`. */
 #define CHECK_OK(call) check_result(HERE, #call, (call), 0)
 #define CHECK_ERROR(call, wanted) check_result(HERE, #call, (call), (wanted))
 

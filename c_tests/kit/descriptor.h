@@ -5,7 +5,7 @@
 /* Sends a copy of the file descriptor, and returns whether that succeeded. */
 int send_descriptor(int socket, int descriptor);
 
-/* Waits for a message, and returns this process's number of the file descriptor in it, or -1 if there is none. */
+/* Waits for a message, and returns the file descriptor that it brings to this process, or -1 if it brings none. */
 int receive_descriptor(int socket);
 
 #endif

@@ -162,7 +162,7 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 			schedule_work(&lost_pin.work);
 		else
 			call_back(&lost_pin.work);
-		wait_for_completion(&lost_pin.done); /* flush_work() is a GPL-only symbol */
+		wait_for_completion(&lost_pin.done); /* not flush_work(), which is GPL-only */
 		destroy_work_on_stack(&lost_pin.work);
 		pin_free(pin);
 	}

@@ -292,7 +292,7 @@ int space_renew(struct emugpu_space *space, u64 va, u64 size)
 		if (!at(space, page))
 			return -EINVAL;
 
-	/* Before anything changes, allocates all pages that may be needed. */
+	/* All pages that may be needed are allocated before anything changes. */
 	count = size / EMUGPU_PAGE_SIZE;
 	fresh = kvmalloc_array(count, sizeof(*fresh), GFP_KERNEL);
 	if (!fresh)

@@ -94,7 +94,7 @@ int main(void)
     int while_mapped = reserved();
     CHECK(while_mapped > before && while_mapped <= before + (int)(SIZE / GPU_PAGE));
 
-    /* The pin's memory type stays reserved after munmap. The next mapping does not reserve it again. */
+    /* The pin's pages stay reserved as write-combining after munmap. The next mapping does not reserve them again. */
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(reserved(), while_mapped);
     va = mapped(fd, handle, GPU_PAGE);

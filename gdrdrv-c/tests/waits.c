@@ -229,7 +229,7 @@ static void finish_held(pid_t child)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* Returns the number of requests to the GPU driver, if all were for pins of SIZE bytes. */
+/* Returns how often the GPU driver was asked for a pin. Computes it from bytes, so all pins must have SIZE bytes. */
 static uint64_t requests(void)
 {
     return gpu_status().unchecked_bytes / (SIZE / GPU_PAGE * 16);

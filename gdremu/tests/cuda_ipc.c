@@ -90,7 +90,7 @@ int main(void)
     CHECK_EQUAL(pipe(ends), 0);
     pid_t child = start_child(import); /* A child that is forked after cuInit cannot use CUDA. */
     gpu_start(0);
-    allocated(1); /* This buffer starts a block of GPU memory, so that the next one, `buffer`, does not. */
+    allocated(1); /* This buffer is at the start of a block of GPU memory, so `buffer` is not. */
     CUdeviceptr buffer = allocated(SIZE);
     CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 

@@ -146,7 +146,7 @@ fn module_that_kills_or_delays_the_process_is_named_as_such() {
     }
 }
 
-/// All rows about the library have the same remedy, whether they are about a name, a file or the self-test.
+/// All findings about the library have the same remedy, whether they are about a name, a file or the self-test.
 #[test]
 fn library_for_a_newer_c_library_has_one_remedy() {
     for sh in ["newer; args='--lib newer.so'", "newer; both newer.so other; path other"] {

@@ -312,8 +312,8 @@ fn programs_that_do_not_use_it_are_recognized() {
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
 
-/// Two programs limit the size of files, so that a longer write raises a signal, and trace must do without its files.
-/// The second program runs without gdremu, which would write longer files itself.
+/// Two programs run with a limit of file sizes below the size of trace's files, so trace must do without these files.
+/// The second program runs without gdremu, which writes files that would exceed the limit.
 #[test]
 fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let workdir = Workdir::new();

@@ -94,7 +94,7 @@ struct calls {
 struct pin {
     uint64_t handle, live, gdr, address, size;
     uint64_t site;       /* the index of the place in the code that pinned */
-    uint64_t va, mapped; /* the mapping's address, and its length in bytes of whole pages; 0 if there is none */
+    uint64_t va, mapped; /* the mapping's address, and its size in bytes (whole pages), which is 0 if there is none */
 };
 
 enum { ENDED, LIVE, ENDING };

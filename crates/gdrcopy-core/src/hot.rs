@@ -13,7 +13,7 @@ use crate::types::MappingType;
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Hot {
-    /// The copy routine for each mapping type, at the type's number. Only the one for write-combining mappings changes.
+    /// The copy routines, indexed by the mapping type's number. Only the one for write-combining mappings changes.
     routines: [AtomicPtr<Routine>; 4],
     /// True once the process has had mappings of two types (see `copy::mixed`).
     pub(crate) mixed: AtomicBool,

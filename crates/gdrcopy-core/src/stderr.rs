@@ -61,7 +61,7 @@ impl Log for Stderr {
 /// The largest size of a line in bytes. The rest of a longer line is cut off. The line is on the stack, because some
 /// functions, such as `gdr_close`, must be able to log an error when no memory is left.
 const SIZE: usize = 1024;
-/// The end of a line that was cut off.
+/// Replaces the rest of a line that is too long.
 const CUT: &[u8] = b"...\n";
 
 /// Returns the text as a line of at most `SIZE` bytes.

@@ -32,7 +32,7 @@ pub unsafe extern "C" fn gdrx_attach_mapping(
         if map.is_null() {
             return Err(Error::Null("map"));
         }
-        // SAFETY: not NULL, so valid for writes: contract of the header.
+        // SAFETY: `map` is not NULL, so it is valid for writes: contract of the header.
         unsafe { map.write(attached) };
         Ok(())
     })
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn gdrx_dmabuf(
             Err(_) if is_forked_child() => return Err(gdrcopy_core::Error::ForkedChild.into()),
             result => result?,
         };
-        // SAFETY: not NULL, so valid for writes: contract of the header.
+        // SAFETY: `offset` and `fd` are not NULL, so they are valid for writes: contract of the header.
         unsafe {
             offset.write(exported.offset);
             fd.write(exported.fd.into_raw_fd());
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn gdrx_map_dmabuf(
             return Err(Error::Null("map"));
         }
         let mapped = gdrx_map::map_dmabuf(fd, offset, size, mapping_type)?;
-        // SAFETY: not NULL, so valid for writes: contract of the header.
+        // SAFETY: `map` is not NULL, so it is valid for writes: contract of the header.
         unsafe { map.write(mapped) };
         Ok(())
     })

@@ -115,8 +115,8 @@ impl gdrx_map {
         map.ok_or(Error::Null("map"))
     }
 
-    /// Returns the mapping's type. Returns `None` if another process has attached the map, or if this library has not
-    /// computed the process's [`identity`] yet, because another copy of the library has attached the map.
+    /// Returns the mapping's type. Returns `None` if another process has attached the map, or if another copy of
+    /// the library has, and this copy has not called [`identity`] yet.
     #[inline(always)]
     fn known_type(&self) -> Option<MappingType> {
         let mapping_type = raw::mapping_type(self.mapping_type)?;

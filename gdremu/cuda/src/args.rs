@@ -1,5 +1,5 @@
 //! Pointers that C programs pass to exported functions. By CUDA's contract, a pointer is NULL, or points to an object
-//! (or an array) of the type in the function's prototype until the call returns.
+//! (or an array) of the type in the function's prototype. The object exists until the call returns.
 
 use std::ffi::{CStr, c_char};
 use std::{ptr, slice};

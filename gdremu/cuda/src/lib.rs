@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
-//! driver/          a stand-in libcuda.so.1 (this object has that name) over the same GPUs
-//! runtime/         the CUDA runtime, over the functions of the driver
+//! driver/          a stand-in for libcuda.so.1 (this library has that name), with the same emulated GPUs
+//! runtime/         the CUDA runtime, which calls the functions in `driver/`
 //! nvml             the functions of libnvidia-ml.so.1
 //! missing          the functions that gdremu does not have, which fail
 //!   args           arguments of C callers

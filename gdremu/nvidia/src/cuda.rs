@@ -150,7 +150,7 @@ pub(crate) struct Allocation {
 }
 
 impl Cuda {
-    /// Returns libcuda, which the first call loads for good. If loading fails, prints a message and returns `None`.
+    /// Returns libcuda, which stays loaded after the first call. If loading fails, prints a message and returns `None`.
     ///
     /// Looks up functions by `dlsym`, which this library replaces on x86-64. Callers must hold the lock of `state`,
     /// because only then does the replaced `dlsym` return libcuda's own functions.

@@ -70,7 +70,7 @@ fn real() -> DlSym {
 fn find_real() -> *mut c_void {
     // These are the versions of the symbol dlsym in glibc 2.34 and later, and in older ones on x86-64.
     for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
-        // SAFETY: both end with a NUL byte.
+        // SAFETY: both strings end with a NUL byte.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
         if !found.is_null() {
             return found;

@@ -34,7 +34,7 @@ pub(crate) fn before_fork() {
 }
 
 /// Registers this heap with LeakSanitizer, if the program has it. Rust's std allocates memory for threads by malloc,
-/// and stores pointers to it in this heap. If LeakSanitizer did not search the heap, it would report that memory.
+/// and stores pointers to it in this heap. Unless LeakSanitizer searches the heap, it reports that memory as leaked.
 pub(crate) fn show_to_leak_sanitizer() {
     // SAFETY: the name ends with a NUL byte.
     let register = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr()) };

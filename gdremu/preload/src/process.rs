@@ -27,7 +27,7 @@ pub struct EmulatedProcess {
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
-    /// When there are this many devices and dma-bufs, `export` searches for those that the program has closed.
+    /// When this many devices and dma-bufs are recorded, `export` searches for those that the program has closed.
     reap_at: usize,
     pub(crate) calls: Calls,
     refused: BTreeSet<String>,

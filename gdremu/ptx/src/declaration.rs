@@ -27,7 +27,7 @@ pub(super) type Names<'a> = HashMap<&'a str, Name<'a>>;
 
 const MAX_BYTES: usize = 1 << 30;
 
-/// A memory in which variables are placed one after the other.
+/// Places variables in memory, one after the other. `len` is the number of bytes that they take so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Layout {
     pub(super) len: usize,

@@ -58,7 +58,7 @@ def _of_object(obj: Any) -> DeviceMemory:
     try:
         interface = obj.__cuda_array_interface__
     except Exception as error:
-        # The interface has no names for some types, such as torch's float8 or JAX's bfloat16.
+        # __cuda_array_interface__ has no names for some types, such as torch's float8 or JAX's bfloat16.
         if hasattr(obj, "__dlpack_device__"):
             return _of_dlpack(obj)
         if not isinstance(error, AttributeError):

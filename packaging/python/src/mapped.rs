@@ -24,7 +24,7 @@ const LONG_COPY: usize = 4096;
 /// This process's connection to the driver. The lock is taken only under the GIL, which Python also holds when it
 /// forks. So a forked child finds the lock free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages. A forked child reserves their addresses. It finds this lock free, as it finds the lock of `GDR`.
+/// All mapped pages. A forked child reserves their addresses. It finds this lock free, for the reason given at `GDR`.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// The pages of one mapping.

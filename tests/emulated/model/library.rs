@@ -195,7 +195,7 @@ impl Library {
         done(unsafe { (self.gdr_copy_to_mapping)(mh(handle), va, source, bytes.len()) })
     }
 
-    /// Copies from a mapping, under the condition of [`Library::write`].
+    /// Copies from a mapping. `va` must be mapped for `bytes.len()` bytes, unless the library must refuse the handle.
     pub(super) fn read(&self, handle: usize, va: usize, bytes: &mut [u8]) -> Answer<()> {
         let target = bytes.as_mut_ptr().cast();
         done(unsafe { (self.gdr_copy_from_mapping)(mh(handle), target, va, bytes.len()) })

@@ -48,7 +48,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the GPU with this number, for the rest of the process.
+    /// Initializes CUDA, and makes the primary context of this GPU current. Never releases the context.
     pub(crate) fn open(number: i32) -> Result<&'static Gpu> {
         let functions = Functions::get()?;
         // SAFETY: 0 is the only valid value for the flags of cuInit.

@@ -1,4 +1,4 @@
-//! Verifies each byte of a copy, and the bytes around it, on the CPU's side and, as CUDA reads them, on the GPU's side.
+//! Verifies copied bytes, and the bytes around them, in the host buffer and the GPU buffer. CUDA reads the GPU buffer.
 #![forbid(unsafe_code)]
 
 use anyhow::Result;

@@ -17,7 +17,7 @@ pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 impl CpuList {
     /// Returns a CPU for each of two processes that work together: the first two of this list. If it has only one, the
-    /// second is one of `others`, and if possible not the one with the next number, which can be of the same core.
+    /// second is one of `others`, if possible not the CPU with the next number, because both can share a core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
         let first = self.0[0];
         if let Some(&second) = self.0.get(1) {

@@ -292,7 +292,7 @@ impl Report {
         let steps = self.steps();
         for (number, step) in steps.iter().enumerate() {
             assert!(!steps[..number].contains(step), "twice: {step}");
-            // Without the braces of awk and the shell, only JSON's may be left. Others would be a placeholder's.
+            // Without the braces of awk and the shell, all braces must be JSON's: no placeholder like {file} is left.
             let text = step.to_string().replace("{print $1}", "").replace("${", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");
         }

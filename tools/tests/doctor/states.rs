@@ -93,7 +93,7 @@ driver_and_gpu {
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=GPU-67647265-6d75-4000-8000-000000000001";
     bad [GpuExclude] emulated "--gpus 2 --rdma yes,no" sh "export CUDA_VISIBLE_DEVICES=1,0";
-    // The GPU of this container lacks GPUDirect RDMA. In the first state, the PCI bus has a GPU outside the container.
+    // The GPU of this container lacks GPUDirect RDMA. In the first state, the host has a second GPU.
     real [GpuElsewhere] sh "node; gpu 1; gpu 2; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     real [GpuKind] sh "node; gpu 1; export CU_RDMA=0 container=docker NVIDIA_VISIBLE_DEVICES=1";
     bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
@@ -360,7 +360,7 @@ settings_and_engines {
     bad [SettingUnset] sh "export FI_PROVIDER=tcp" args "--for libfabric";
     bad [SettingUnset] sh "export FI_HMEM=^cuda" args "--for libfabric";
     works [] args "--for dpdk";
-    // GDRCOPY_PATH_L, which DPDK reads, names the library's directory, the file instead of its directory, or neither.
+    // GDRCOPY_PATH_L, which DPDK reads, names the library's directory, the library's file, or something else.
     works [] sh "path none; export GDRCOPY_PATH_L=$dir/right" args "--for dpdk";
     bad [SettingExport] sh "export GDRCOPY_PATH_L=$dir/right/libgdrapi.so" args "--for dpdk";
     bad [SettingUnset] sh "export GDRCOPY_PATH_L=/nowhere" args "--for dpdk";

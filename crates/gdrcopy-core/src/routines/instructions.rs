@@ -39,8 +39,8 @@ pub(super) trait Instructions {
 
 /// A loop over many copies.
 ///
-/// The arguments of `run` have at most two words each, so that calls pass them in registers. A word that a call stores
-/// on the stack fills a place in the CPU's store buffer that writes to the mapping need.
+/// The arguments of `run` have at most two words each, so that calls pass them in registers. Words on the stack would
+/// take places in the CPU's store buffer, and leave less room there for the writes to the mapping.
 pub(super) trait Work {
     /// Runs the loop by the instructions of `I`. Returns whether the copies were made.
     ///

@@ -19,7 +19,7 @@ use crate::error::{self, Error, Result};
 use crate::heap;
 use crate::sync::Mutex;
 
-/// The process that an object belongs to. Objects that must not be used across a fork keep their `Owner`.
+/// The process that an object belongs to. Objects that a forked child must not use store their `Owner`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Owner {

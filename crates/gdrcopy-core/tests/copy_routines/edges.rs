@@ -29,7 +29,7 @@ pub(crate) struct LonePage {
 
 impl LonePage {
     pub(crate) fn new() -> Self {
-        // SAFETY: a new mapping, whose inner page is then made accessible.
+        // SAFETY: the mapping is new, so no other code uses its middle page, which becomes accessible.
         let map = unsafe {
             let map = mmap(ptr::null_mut(), 3 * PAGE, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0);
             assert_ne!(map.addr(), usize::MAX, "mmap");

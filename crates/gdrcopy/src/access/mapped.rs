@@ -16,7 +16,7 @@ use crate::error::Result;
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::memory::OwnedMapping),
 /// [`PoolBuffer`](crate::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
-/// Its methods call those of [`MappedSlice`] on the slice of all mapped bytes, so order and errors are the same. A
+/// Its methods call those of [`MappedSlice`] on the slice of all mapped bytes, with the same memory order and errors. A
 /// `dyn Mapped` has the methods without a type parameter; call the others on the slice that [`Mapped::as_slice`]
 /// returns. Only types of this crate, and an `Arc` of one of them, are `Mapped`.
 ///

@@ -179,8 +179,8 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Fills `dst` with the GPU memory from byte `offset` on. The copy is an acquire. It returns no bytes that the
-    /// memory had only before the call.
+    /// Fills `dst` with the GPU memory from byte `offset` on. The copy is an acquire. None of the bytes that it returns
+    /// is older than the call.
     ///
     /// A copy of 1, 2, 4 or 8 naturally aligned bytes is a single load.
     ///

@@ -115,7 +115,7 @@ impl PoolOptions {
         self.pool(gdr, Some(Box::new(allocator)), Vec::new())
     }
 
-    /// Makes a pool of this memory only, and pins and maps the whole GPU pages of the memory.
+    /// Makes a pool of this memory only. Pins and maps those GPU pages that lie entirely in the memory.
     ///
     /// # Errors
     /// [`GdrError::EmptyRange`] if the memory contains no whole GPU page; the errors of [`Gdr::pin`](crate::Gdr::pin)

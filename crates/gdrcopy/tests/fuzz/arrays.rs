@@ -44,7 +44,7 @@ fn fits(index: usize, count: usize, len: usize) -> bool {
     index <= len && count <= len - index
 }
 
-/// Makes every call with an array of `len` elements.
+/// Calls the methods of an array of `len` elements, and checks their results.
 pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, memory: &Memory, args: &Args) {
     assert_eq!((array.len(), array.is_empty(), array.device_address()), (len, len == 0, start));
     let size = size_of::<T>();

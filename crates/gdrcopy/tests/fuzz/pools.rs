@@ -104,7 +104,7 @@ impl World {
         allocator
     }
 
-    /// Returns a lender that allocates the memory of the next pool, or memory to pass to `Gdr::map_owned`.
+    /// Returns an allocator for the next pool. It can also allocate memory to pass to `Gdr::map_owned`.
     pub(crate) fn lender(&mut self, args: &Args) -> Lender {
         let skews = [0, 1 << 16, 1, 64, 4096 + 8, 65535];
         Lender {

@@ -62,7 +62,7 @@ impl Call<'_> {
             return Err(Errno::EINVAL);
         }
         if matches!(tokens, (1.., 0)) {
-            return Err(Errno::EIO); // EIO: the GPU driver refuses a token without an address space.
+            return Err(Errno::EIO); // The GPU driver refuses a `p2p_token` without a `va_space`.
         }
         let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), tokens, false)?;
         argument.set(&HANDLE, handle);

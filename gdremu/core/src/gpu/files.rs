@@ -87,7 +87,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns a pointer to the memory, which is valid while the span lives. The program can change the memory through
+    /// Returns a pointer to the memory, which is valid as long as `self`. The program can change the memory through
     /// other mappings at any time, so callers copy through the pointer and never make a reference from it.
     pub fn bytes(&self) -> *mut u8 {
         self.view.bytes(self.offset, self.len as u64)

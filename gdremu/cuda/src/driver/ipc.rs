@@ -37,8 +37,8 @@ pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     file.write_all_at(&[u8::from(alive)], mark_of(buffer))
 }
 
-/// Returns the offset, in the GPU's file, of the byte that says whether a buffer is alive. The low 32 bits of the
-/// buffer's id are unique in its process.
+/// Returns the offset of a buffer's mark, a byte in the file with the GPU's memory. Each process has its own such file,
+/// in which the low 32 bits of a buffer's id are unique.
 fn mark_of(buffer: &IpcHandle) -> u64 {
     GPU_BYTES + (buffer.id & 0xffff_ffff)
 }

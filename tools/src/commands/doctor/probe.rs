@@ -111,7 +111,7 @@ pub(super) enum Kind {
     Cuda(i32),
     /// The copied bytes were wrong.
     Corrupted,
-    /// The process ended without a result, by this signal, or by itself (0).
+    /// The child ended without a result. The number is the signal that killed it, or 0 if it exited by itself.
     Died(i32),
     /// A stage of the child's work did not end in time.
     Hung,

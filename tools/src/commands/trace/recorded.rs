@@ -32,7 +32,7 @@ pub(crate) const PINS: Subject = SITES.followed_by(8, 512);
 pub(crate) const COPIES: Subject = PINS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// The number of 64-bit words in a process's file of counts: the words of all records, rounded up to whole pages.
+/// The size of a process's file of counts in 64-bit words. The file consists of whole pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {

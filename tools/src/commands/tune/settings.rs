@@ -55,7 +55,7 @@ impl Model {
     }
 
     /// Returns the model with the time of the smallest copy as its latency, and a bandwidth computed from both times.
-    /// It is `None` if the largest copy takes no longer than the smallest.
+    /// Returns `None` if the largest copy takes no longer than the smallest.
     fn through(smallest_ns: f64, largest_ns: f64) -> Option<Model> {
         let mib_per_s = mib_per_second(LARGEST - SMALLEST, largest_ns - smallest_ns)?;
         Some(Model { latency_ns: smallest_ns, mib_per_s })

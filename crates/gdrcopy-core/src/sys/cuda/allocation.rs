@@ -194,7 +194,7 @@ impl Drop for Gpu {
         // If CUDA does not number contexts, `is_live` returns false, and the stream is never destroyed.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
-                // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the stream's frees.
+                // SAFETY: `open` has made the stream, and its context exists. CUDA still executes the queued frees.
                 let result = unsafe { self.driver.cu.stream_destroy()?(self.frees) };
                 self.driver.check("cuStreamDestroy", result)
             });

@@ -92,7 +92,7 @@ pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies a line by one store, in assembly, because unoptimized `_mm512_storeu_si512` may store some bytes twice.
+/// Copies a line by one store, in assembly, because in unoptimized builds `_mm512_storeu_si512` may store bytes twice.
 ///
 /// # Safety
 /// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
