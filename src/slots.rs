@@ -162,7 +162,7 @@ impl Slot {
         self.state.store(state::PIN + raw::of_mapping_type(mapping_type), Ordering::Release);
     }
 
-    /// Makes the slot a live handle of the object in this holder.
+    /// Makes the slot a live handle. `holder` is the address of the `Holder` that contains the handle's object.
     pub(crate) fn publish(&self, state: u32, holder: usize) {
         self.holder.store(holder, Ordering::Relaxed);
         // With Release ordering, a thread that sees this state also sees this holder.
@@ -273,7 +273,7 @@ impl Arena {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
         match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
-            // The process has reached its limit of locked memory. mprotect makes the step usable without locking it.
+            // The process has reached its limit of locked memory. mprotect makes the slots usable without locking them.
             // SAFETY: the range is part of our own reservation, which is private and anonymous.
             Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
             mapped => drop(mapped?),

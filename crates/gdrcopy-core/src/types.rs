@@ -160,7 +160,7 @@ pub enum Attribute {
 pub struct Info {
     /// Device address of the first pinned page, which is at most the address that was pinned.
     pub va: u64,
-    /// The number of pinned bytes, with the range rounded out to pages.
+    /// The size of all pinned pages in bytes.
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,

@@ -65,7 +65,7 @@ pub(crate) struct LibraryInfo {
     memory: Memory,
     device_address: u64,
     mapped_address: usize,
-    /// The number of bytes that are pinned, in whole pages.
+    /// The size of all pinned pages in bytes.
     mapped_size: u64,
     /// The size of a page in bytes.
     page_size: u32,

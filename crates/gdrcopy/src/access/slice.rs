@@ -162,7 +162,7 @@ impl<'m> MappedSlice<'m> {
         Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
 
-    /// Copies `src` to the GPU memory from byte `offset` on, as a release, and pushes it out to the GPU on return.
+    /// Copies `src` to the GPU memory from byte `offset` on, as a release, and pushes the bytes out to the GPU.
     ///
     /// Each byte is stored once, except in cached mappings, where some bytes can be stored twice. A copy of 1, 2, 4 or
     /// 8 naturally aligned bytes is a single store.
