@@ -110,7 +110,7 @@ static void few_live_pins_keep_little(void)
     gpu_init();
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     if (locks_memory && mlockall(MCL_FUTURE) != 0)
-        return; /* the process may not lock memory */
+        return; /* this process is not allowed to lock memory */
     gdr_t g = open_driver();
     long before = status_kib("VmRSS");
     for (int i = 0; i < LIVE; i++) {

@@ -228,7 +228,7 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Reads many places at once. Each item has an offset and the buffer for the bytes from there on. One fence comes
-    /// before all loads. The loads overlap on write-combining memory; how many do depends on the addresses (see
+    /// before all loads. On write-combining memory, loads overlap; how many overlap depends on the addresses (see
     /// [`Words`](crate::Words#where-to-put-flags)). On device memory, each load of 8 bytes takes its own round trip.
     ///
     /// Not even a small item is certain to be read by a single load. Read a flag, which must be one transaction, by

@@ -93,7 +93,7 @@ pub(crate) struct Sequence {
     pub(crate) ops: Vec<Op>,
     /// True if the allocator of GPU memory is made before any driver is opened.
     pub(crate) allocator_first: bool,
-    /// The order, by kind, in which the values that are left at the end are dropped.
+    /// At the end, the values that are left are dropped in this order of their kinds.
     pub(crate) end: Vec<Kind>,
 }
 
