@@ -75,7 +75,7 @@ struct gdrx_copy {
 
 /**
  * Describes the size bytes that begin at address, a part of a mapping. Programs that do not link libgdrapi, and call
- * gdr_get_info_v2 by a pointer, use this instead of gdrx_attach. Pass type and mapped_size as gdr_get_info_v2 returned them.
+ * gdr_get_info_v2 by a pointer, use this, not gdrx_attach. type and mapped_size are what gdr_get_info_v2 returned.
  *
  * The first call in a process reads the environment variables GDRCOPY_ISA, GDRCOPY_ENABLE_LOGGING and GDRCOPY_LOG_LEVEL.
  *
