@@ -27,7 +27,7 @@ static void limited_address_space_stays_the_programs(void)
     set_limit(RLIMIT_AS, (rlim_t)limit * 1024);
     gdr_t g = open_driver();
     CHECK_COMPARE(status_kib("VmSize") - before, <, limit / 16 + 12 * MIB);
-    /* This mmap reserves 900 MiB of addresses, but no memory. malloc could fail if the system has less memory. */
+    /* This mmap reserves 900 MiB of addresses, but no memory, which the system may lack. MIB is in KiB. */
     void *memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(munmap(memory, 900 * MIB * 1024) == 0);
@@ -110,7 +110,7 @@ static void few_live_pins_keep_little(void)
     gpu_init();
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     if (locks_memory && mlockall(MCL_FUTURE) != 0)
-        return; /* the process may not lock memory */
+        return; /* this process is not allowed to lock memory */
     gdr_t g = open_driver();
     long before = status_kib("VmRSS");
     for (int i = 0; i < LIVE; i++) {

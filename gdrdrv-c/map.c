@@ -203,7 +203,7 @@ static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 	return result;
 }
 
-/* Chooses an address at the same offset in a huge page as the pin's physical address, so that pages can be huge. */
+/* Chooses an address whose offset in a huge page is that of the pin's physical address. Huge pages need this. */
 unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
 			      unsigned long flags)
 {

@@ -74,8 +74,8 @@ struct gdrx_copy {
 };
 
 /**
- * Describes size bytes of a mapping from address on. It replaces gdrx_attach in programs that do not link libgdrapi, but have
- * called gdr_get_info_v2 through a pointer. type and mapped_size are those that gdr_get_info_v2 returned.
+ * Describes the size bytes that begin at address, a part of a mapping. Programs that do not link libgdrapi, and call
+ * gdr_get_info_v2 by a pointer, use this, not gdrx_attach. type and mapped_size are what gdr_get_info_v2 returned.
  *
  * The first call in a process reads the environment variables GDRCOPY_ISA, GDRCOPY_ENABLE_LOGGING and GDRCOPY_LOG_LEVEL.
  *

@@ -45,7 +45,7 @@ with_mounts() {
 }
 
 # in_tree COMMAND...: runs a command in the tree, without the variables of this environment. DKMS 2.8 runs lsb_release,
-# which is in Python. Its cache files would count as files that our packages leave behind, so it must not write any.
+# a Python program. Python must write no cache files, because they would count as files that our packages leave behind.
 in_tree() {
     with_mounts env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PYTHONDONTWRITEBYTECODE=1 \
         chroot "$tree" "$@"

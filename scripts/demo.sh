@@ -16,7 +16,7 @@ has_libcuda() {
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
 }
 
-# run COMMAND...: runs the demo by COMMAND, and exits with its status, unless it finds no usable GPU.
+# run COMMAND...: runs the demo by COMMAND, and exits with the demo's status, unless the demo finds no usable GPU.
 run() {
     status=0
     "$@" build/examples/demo || status=$?

@@ -162,7 +162,7 @@ impl Slot {
         self.state.store(state::PIN + raw::of_mapping_type(mapping_type), Ordering::Release);
     }
 
-    /// Makes the slot a live handle of the object in this holder.
+    /// Makes the slot a live handle. `holder` is the address of the `Holder` that contains the handle's object.
     pub(crate) fn publish(&self, state: u32, holder: usize) {
         self.holder.store(holder, Ordering::Relaxed);
         // With Release ordering, a thread that sees this state also sees this holder.

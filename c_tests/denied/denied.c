@@ -21,8 +21,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* These say when a call of the table is not denied: never; if argument 2 (counted from 0) is `value`; or, for mprotect,
-   if the memory does not become writable or has at least `value` bytes. */
+/* The calls that are let through although the system call is denied: none; those whose argument 2 (counted from 0) is
+   `value`; those of mprotect that do not make memory writable, or that change at least `value` bytes. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
@@ -32,9 +32,9 @@ static const struct call {
     unsigned value;
     long probe[4]; /* arguments of a trial call, made to see whether it is denied */
 } calls[] = {
-    /* gdremu calls madvise with MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
+    /* Lets gdremu's calls through, which keep mappings of GPU memory out of forked children (MADV_DONTFORK). */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
-    /* glibc must be able to make parts of loaded libraries read-only, and large stacks of threads writable. */
+    /* Lets glibc's calls through, which make parts of libraries read-only, and large stacks of threads writable. */
     {"mprotect", SYS_mprotect, NOT_WRITABLE_OR_AT_LEAST, LARGE, {0, 0, PROT_READ | PROT_WRITE, 0}},
 #ifdef SYS_access
     {"access", SYS_access, NONE, 0, {(long)"/", F_OK, 0, 0}},

@@ -1,7 +1,7 @@
 # The scripts beside this file source it, in the root directory of the project.
 # shellcheck shell=bash
 
-# This directory is removed at the end.
+# This directory is removed when the script ends.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -133,7 +133,7 @@ static int command_of_32_bits(unsigned int number, void *argument)
     return -result;
 }
 
-/* Makes a 32-bit system call in a child. A kernel without them ends the child by a signal, or answers ENOSYS. */
+/* Makes a 32-bit system call in a child. A kernel without such calls kills the child or answers ENOSYS. */
 static bool kernel_has_32_bit_system_calls(void)
 {
     int status;

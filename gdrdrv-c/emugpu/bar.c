@@ -55,7 +55,7 @@ static u32 random(void)
 	return bar.random;
 }
 
-/* Maps the halves of the last page with different memory types, as other drivers might. Unbinding ends the mappings. */
+/* Maps the halves of the last page with different memory types, as other drivers might. */
 static bool map_last_page(struct device *device)
 {
 	phys_addr_t last = bar_address(bar.count - 1);

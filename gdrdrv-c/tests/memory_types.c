@@ -30,8 +30,8 @@ static unsigned char *last_page;
 static int reserved_before;
 
 /*
- * Waits until the reservations have ended. No page may be accessible then, because the next reservation could change
- * the page's type.
+ * Waits until the pin's range is not reserved as write-combining any more. No page may be accessible then, because the
+ * next reservation could change the page's type.
  */
 static void *watch_for_pages_without_reservation(void *unused)
 {

@@ -53,7 +53,7 @@ static void map_and_read(void)
         CHECK_EQUAL(value, OURS);
         CHECK(!over);
         read_in_time++;
-        /* After close, persistent pins end with their mapping. */
+        /* A persistent pin of a closed file lasts as long as its mapping, so this loop would never end. */
         if (outlives_free && __atomic_load_n(&closed, __ATOMIC_ACQUIRE))
             return;
         at = (at + PAGE) % SIZE;

@@ -46,7 +46,7 @@ debug | kcsan)
     ;;
 *) die "no such series: $series" ;;
 esac
-# Debian's kernel packages are named linux-headers-NUMBER-FLAVOR. The flavor is Debian's name for the architecture.
+# Debian's packages of headers are named linux-headers-NUMBER-FLAVOR. The flavor is Debian's name for the architecture.
 number=$([ "$series" = newest ] || echo "$series.")
 flavor=${architecture/ppc64el/powerpc64le}
 

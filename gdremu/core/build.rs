@@ -1,4 +1,4 @@
-//! Makes libraries without code that have the names of the CUDA runtime, libcudart.so.12 and .13. A program that needs
+//! Makes libraries that have the names of the CUDA runtime, libcudart.so.12 and .13, but no code. A program that needs
 //! the runtime finds one of them. Each depends on libcuda.so.1, which is the name of the library that gdremu preloads.
 //! That library has the functions of the runtime.
 

@@ -96,9 +96,9 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     ]
 }
 
-/// Returns a line with start, end and flags for each PCI resource, as Linux's file `resource` has them. As on recent
-/// GPUs, each resource has 64-bit addresses, and so takes two lines. The first resource is the registers, the second
-/// GPU memory, which NVIDIA calls BAR1.
+/// Returns the text of Linux's file `resource`: the start, end and flags of three PCI resources. As on recent GPUs,
+/// their addresses have 64 bits, so each takes two lines, of which the second is unused. The first resource is the
+/// registers, the second GPU memory, which NVIDIA calls BAR1.
 fn resource(gpu: usize, bar1_size: u64) -> String {
     const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;
     let unused = format!("{0:#018x} {0:#018x} {0:#018x}\n", 0);

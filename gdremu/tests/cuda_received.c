@@ -149,7 +149,7 @@ TEST(is_mapped_after_exec)
     char number[16];
 
     if (arguments[0] == NULL) {
-        snprintf(number, sizeof(number), "%d", dup(exported_part(&buffer))); /* Only the duplicate stays open. */
+        snprintf(number, sizeof(number), "%d", dup(exported_part(&buffer))); /* exec does not close a duplicate. */
         execl("/proc/self/exe", "cuda_received", "is_mapped_after_exec", number, NULL);
     }
     unsigned char *view = mapped(atoi(arguments[0]), SIZE);

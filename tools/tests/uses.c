@@ -160,7 +160,7 @@ static void forks(void)
     exit(0);
 }
 
-/* Takes a step, which is a word that a number may follow. Copies may fail, as trace must report failures, too. */
+/* Takes a step: a word that a number may follow. Ignores errors of copies, because trace must report these errors. */
 static void take(const char *step)
 {
     const struct rlimit none = {0, 0};

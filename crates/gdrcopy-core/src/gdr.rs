@@ -52,8 +52,8 @@ impl RawGdr {
         RawPin::new(&self.backend, address, len, flags, tokens)
     }
 
-    /// Closes the driver if no clone of this value and no pin exists any more, and returns the driver's answer. In a
-    /// forked child, closes the child's copy of the descriptor.
+    /// Closes the connection to the driver, unless a clone of this value or a pin still uses it. In a forked child,
+    /// closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
         self.backend.close()
     }

@@ -91,8 +91,8 @@ impl DriverConfig {
         self.version >= Version::new(2, minor)
     }
 
-    /// Returns the command with this number if the emulated gdrdrv knows it. If it is older than 2.0, it knows the
-    /// commands of 2.0.
+    /// Returns the command with this number if the emulated gdrdrv knows it. A gdrdrv older than 2.0 knows the commands
+    /// of 2.0.
     pub fn command(&self, number: u32) -> Result<Command, Errno> {
         match Command::from_number(number) {
             Some(command) if command.since() == 0 || self.since(command.since()) => Ok(command),

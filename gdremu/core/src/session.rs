@@ -74,7 +74,7 @@ impl Session {
         self.directory.join("lib")
     }
 
-    /// Returns the directory with the emulated files. A program that opens `/proc/modules` gets `proc/modules` in it.
+    /// Returns the directory with the emulated files, such as `proc/modules` for programs that open `/proc/modules`.
     pub fn files(&self) -> PathBuf {
         self.directory.join("files")
     }

@@ -16,7 +16,7 @@ type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns a replacement, or jumps to the real dlsym. With RTLD_NEXT and RTLD_DEFAULT, the real one looks at its return
-/// address to find out which library calls. After a jump, this is still the program's address.
+/// address to find out which library calls. A jump keeps the program's return address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {

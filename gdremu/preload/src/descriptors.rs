@@ -35,8 +35,8 @@ pub(crate) enum Kind {
 struct Made {
     kind: Kind,
     record: Record,
-    /// While the program maps the device, a page of the file behind its descriptor is mapped at this address. This
-    /// keeps the file open even if the program closes the descriptor, as a real device stays open while it is mapped.
+    /// While the program maps the device, gdremu maps a page of the descriptor's file at this address.
+    /// That keeps the file open after the program closes the descriptor, just as a mapping keeps a real device open.
     anchor: Option<usize>,
     /// True if the parent process made the descriptor. Then the parent, not this process, frees the memory.
     inherited: bool,

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The size of a cache line in bytes.
 pub(crate) const LINE: usize = 64;
 
-/// A copy must not change this many bytes before its range, and this many after it.
+/// The number of guard bytes before the range of a copy, and after it. A copy must not change them.
 pub(crate) const GUARD: usize = 128;
 
 /// The most bytes of the GPU buffer over which copies of one size are spread. They are spread so that a read does not

@@ -1,4 +1,4 @@
-//! Chooses how to make a copy, by the copy's size and the mapping's type. Adds a fence if mappings have several types.
+//! Chooses how to copy, by the size and the mapping's type. Adds a fence if the process has mappings of several types.
 
 pub mod mixed;
 
@@ -33,8 +33,8 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Does what [`to_mapping`] does, for callers that need values in registers after the call. Copies of at most 8
-/// bytes that are no aligned word go to `write_small`, which is not inlined. So the code for words saves no registers.
+/// Does what [`to_mapping`] does, for callers that need values in registers after the call. Copies of aligned words
+/// need not save these registers, because `write_small`, which makes the other small copies, is not inlined.
 ///
 /// # Safety
 /// The contract of [`to_mapping`].
@@ -142,7 +142,7 @@ pub unsafe fn gather(
 pub unsafe fn flush(src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { routines::load(src) };
-    // The load may not have returned yet. No later load or store passes the fence before the load has returned.
+    // The load may not have returned yet. The fence holds back later loads and stores until it has returned.
     routines::full_fence();
 }
 

@@ -287,7 +287,7 @@ unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item
             }
             next += 1;
         }
-        // One fence is enough. At the fence, the CPU waits for earlier loads. So it comes after listing the blocks.
+        // One fence is enough. It waits for earlier loads. So the list is made before it, while they are under way.
         if first == 0 {
             fence::before_read();
         }
@@ -390,7 +390,7 @@ unsafe fn load_word<I: Instructions, const N: usize>(dst: *mut u8, src: *const u
     }
 }
 
-/// The functions of the routine for cached mappings, which use the C library's memcpy.
+/// The functions of the routine for cached mappings. They call the C library's memcpy.
 struct Memcpy;
 
 impl Instructions for Memcpy {

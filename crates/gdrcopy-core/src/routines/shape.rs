@@ -77,7 +77,7 @@ impl Shaped for Alike<'_> {
         // SAFETY: contract of this function.
         let (checked, mut addresses) = unsafe { check(self.copies, lowest, highest) }?;
         let is_alike = |&[offset, host, size]: &[usize; 3]| size == self.size && offset <= self.last && host != 0;
-        // The loop checks four copies at a time, which takes fewer instructions per copy.
+        // The second loop checks four copies at a time, which takes fewer instructions per copy.
         let fours = self.copies[checked..].chunks_exact(4);
         for fields in fours.remainder() {
             if !is_alike(fields) {

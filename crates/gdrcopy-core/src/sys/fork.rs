@@ -305,7 +305,7 @@ pub fn enter() -> Result<()> {
 /// Makes the kernel clear [`PAGE`] in every forked child.
 fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
-        return Ok(()); // Miri knows neither this advice nor fork.
+        return Ok(()); // Miri knows neither MADV_WIPEONFORK nor fork.
     }
     // SAFETY: the page is ours. The kernel clears its atomics in children, and zero is a valid value of them.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {

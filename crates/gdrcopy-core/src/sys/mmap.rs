@@ -21,7 +21,7 @@ use crate::sys::fork::{Owner, page_size};
 pub struct Region {
     address: NonNull<u8>,
     len: usize,
-    /// True while the driver's memory is mapped at `address` for this region.
+    /// True after `map`, until the region is unmapped. Always false in a region that `borrow` made.
     is_mapped: bool,
     owner: Owner,
 }

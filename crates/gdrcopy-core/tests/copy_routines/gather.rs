@@ -111,7 +111,7 @@ pub(crate) fn check(routine: &Routine) {
             }
         }
         let mut places = Vec::new();
-        // Adds items of many cache lines and small ones in turn, up to the end of the memory.
+        // Adds large items, of many cache lines, and small items in turn, up to the end of the memory.
         for n in 0..count.min(100) {
             let len = [3, 0, 2_000, 64, 2_048, 9_000, 1, 2_049, 20_000][n * n % 9];
             places.push((n * 6_131 % (Arena::LEN - len + 1), len));

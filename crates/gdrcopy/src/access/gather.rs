@@ -54,7 +54,7 @@ impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
                 owner = None;
             }
             if word.accessed_as() != MappingType::WriteCombining {
-                // Accesses that suit device memory suit every type of mapping.
+                // Accesses that suit mappings of the type `Device` suit every type of mapping.
                 accessed_as = MappingType::Device;
             }
         }

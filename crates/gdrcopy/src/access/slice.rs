@@ -162,7 +162,7 @@ impl<'m> MappedSlice<'m> {
         Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
 
-    /// Copies `src` to the GPU memory from byte `offset` on, as a release, and pushes it out to the GPU on return.
+    /// Copies `src` to the GPU memory from byte `offset` on, as a release, and pushes the bytes out to the GPU.
     ///
     /// Each byte is stored once, except in cached mappings, where some bytes can be stored twice. A copy of 1, 2, 4 or
     /// 8 naturally aligned bytes is a single store.
@@ -228,7 +228,7 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Reads many places at once. Each item has an offset and the buffer for the bytes from there on. One fence comes
-    /// before all loads. The loads overlap on write-combining memory; how many do depends on the addresses (see
+    /// before all loads. On write-combining memory, loads overlap; how many overlap depends on the addresses (see
     /// [`Words`](crate::Words#where-to-put-flags)). On device memory, each load of 8 bytes takes its own round trip.
     ///
     /// Not even a small item is certain to be read by a single load. Read a flag, which must be one transaction, by

@@ -13,7 +13,7 @@ pub(crate) const EXPORTED: &[Test] = tests![exported_range_starts_before_the_pin
 pub(crate) const MAPPED: &[Test] = tests![mapped_shared_memory_is_the_exporters];
 pub(crate) const REFUSED: &[Test] = tests![refused_dma_buf_names_the_reason];
 
-/// Pins 1,000 bytes that do not start at a page.
+/// Pins 1,000 bytes that do not start at a page boundary.
 fn unaligned_pin(cuda: &Cuda) -> Pin {
     let address = cuda.alloc(3 * PAGE).next_multiple_of(PAGE as u64) + 4099;
     pin(&Gdr::open().expect("a driver"), address, 1000).expect("GPU memory")

@@ -24,7 +24,7 @@ pub(crate) fn pin(gdr: &Gdr, address: u64, len: usize) -> gdrcopy::Result<Pin> {
 }
 
 pub(crate) fn pinned(cuda: &Cuda, size: usize) -> Pin {
-    // One page more is allocated, so that `size` bytes from a page boundary on are inside.
+    // One page more is allocated, so that the memory contains `size` bytes from a page boundary on.
     let address = cuda.alloc(size + PAGE).next_multiple_of(PAGE as u64);
     let gdr = Gdr::open().expect("an emulated driver");
     pin(&gdr, address, size).expect("GPU memory")

@@ -7,7 +7,7 @@ use proptest::sample::select;
 
 use crate::sizes::{Size, sizes};
 
-/// The kinds of owners, the values that release something when they are dropped. Calls drop or forget one of a kind.
+/// The kinds of owners. An owner is a value that releases something when it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gdr,

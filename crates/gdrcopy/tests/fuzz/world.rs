@@ -38,8 +38,8 @@ pub(crate) struct World {
     pub(crate) watches: Vec<Arc<Watch>>,
     /// True if dma-bufs can be exported, false if not, and `None` until that is known.
     pub(crate) exports: Option<bool>,
-    /// The buffers of all pools: their addresses, the number of the pool, and a reference that lives as long as the
-    /// buffer.
+    /// The buffers of all pools: the addresses, the number of the pool, and a weak reference that is valid while the
+    /// buffer lives.
     pub(crate) buffers: Vec<(Range<u64>, usize, Weak<()>)>,
     pub(crate) pools_made: usize,
     has_forgotten: bool,

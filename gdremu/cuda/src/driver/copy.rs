@@ -135,7 +135,7 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-/// Fills `count` elements with `value` (bytes in memory order). `stream` is as for [`copy`].
+/// Fills `count` elements with `value` (bytes in memory order). If `stream` is `None`, the default stream is used.
 pub(super) fn fill<const SIZE: usize>(
     value: [u8; SIZE],
     address: u64,

@@ -155,7 +155,7 @@ impl From<Error> for Failure {
 
 // ---- Code that runs in doctor itself ----
 
-/// Queries CUDA in a child process. Returns an error if the child cannot be started, or is killed.
+/// Queries CUDA in a child process. The outer error means that the child cannot be started, or is killed.
 pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     let answer = start(&Work::Survey)?;
     match (answer.cuda, answer.failure) {
@@ -254,8 +254,8 @@ fn in_memory(name: &str) -> Result<File> {
 /// The time after which doctor says that it is waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for the end of the child. If a stage lasts too long, it kills the child and returns `None`. It does not wait
-/// for a killed child, because one that hangs inside the kernel does not end even then.
+/// Waits for the end of the child. If a stage lasts too long, kills the child and returns `None` at once, because a
+/// child that hangs inside the kernel does not end even if it is killed.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     let mut start = Instant::now();
     let mut written = 0;

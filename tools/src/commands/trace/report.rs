@@ -60,7 +60,7 @@ impl Run {
     }
 
     /// Returns the report of one process. `later` has the processes that began after it. If one of them has the same
-    /// PID, this process has started another program by exec, and the signal ended that program.
+    /// PID, this process has called exec, and `self.signal` ended the later program. So this report gets no signal.
     fn process(&self, one: &Recorded, later: &[Recorded]) -> Value {
         let [pid, parent, start, ..] = one.process();
         let mut signal = Value::Null;

@@ -154,7 +154,7 @@ impl Pairs<'_> {
         Ok((times, failure))
     }
 
-    /// Runs a pair of processes, and appends the output of the client to `output`.
+    /// Runs a server process and a client process, and appends the client's output to `output`.
     fn run(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit, output: &mut String) -> Result<()> {
         let (mut server, port) = self.server(route, settings, tests, limit)?;
         let mut client = self.start(1, route, settings, tests, port)?;

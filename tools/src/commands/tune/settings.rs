@@ -12,9 +12,9 @@ pub(super) const BANDWIDTH: &str = "UCX_GDR_COPY_BW";
 pub(super) const LATENCY: &str = "UCX_GDR_COPY_LAT";
 pub(super) const THRESHOLD: &str = "UCX_RNDV_THRESH";
 
-/// The smaller size of copies. The latency and the bandwidth are computed from the times of copies of two sizes.
+/// The latency and the bandwidth are computed from the times of copies of two sizes. This is the smaller size in bytes.
 const SMALLEST: usize = 8;
-/// The larger size of copies. The latency and the bandwidth are computed from the times of copies of two sizes.
+/// The latency and the bandwidth are computed from the times of copies of two sizes. This is the larger size in bytes.
 const LARGEST: usize = 65536;
 
 /// Returns the copies to measure: copies of `SMALLEST` and of `LARGEST` bytes, in both directions.

@@ -107,7 +107,7 @@ pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
 mod tests {
     use super::*;
 
-    /// Returns rows of messages. Each row has the times of default, model, eager and rendezvous; 0 means not measured.
+    /// Returns messages with these sizes and times. The times are in the order of [`Mode::ALL`]; 0 means not measured.
     fn table(route: &str, rows: &[(usize, [f64; 4])]) -> Vec<Messages> {
         let runs = |time: f64| if time > 0.0 { vec![time, time * 1.2, time] } else { vec![] };
         let row = |&(size_bytes, times): &(usize, [f64; 4])| Messages {

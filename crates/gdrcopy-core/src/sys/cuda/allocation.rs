@@ -79,7 +79,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Returns the GPU of the thread's context, or else GPU 0, for `alloc_host`. Creates no stream to free memory in.
+    /// Returns the GPU of the thread's context, or else GPU 0, for `alloc_host`, which needs no stream for frees.
     pub fn of_thread() -> Result<Gpu> {
         fork::enter()?;
         let driver = super::load(EXPORTS_DMA_BUFS)?;
@@ -240,7 +240,7 @@ impl Driver {
         self.in_context(place, || {
             let mut fd: c_int = -1;
             let output = ptr::from_mut(&mut fd).cast();
-            // SAFETY: the handle is an int; the range is only looked up.
+            // SAFETY: CUDA stores an int, the descriptor, through `output`, and only looks the range up.
             let result = unsafe { export(output, address, len, HANDLE_TYPE_DMA_BUF_FD, flags) };
             self.check("cuMemGetHandleForAddressRange", result)?;
             // SAFETY: the descriptor is new and ours.
