@@ -109,7 +109,7 @@ inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_defa
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
                                  (!has_elements<T> || is_array<T>);
 
-/* Returns the gdrx_copy between this offset and an object or, for containers and spans, its elements. */
+/* Makes a gdrx_copy between the mapping, at this offset, and an object or, for containers and spans, their elements. */
 template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
 {
     if constexpr (has_elements<T>) {

@@ -32,7 +32,7 @@ static const struct call {
     unsigned value;
     long probe[4]; /* arguments of a trial call, made to see whether it is denied */
 } calls[] = {
-    /* gdremu calls madvise with MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
+    /* Not denied: gdremu needs MADV_DONTFORK, so that forked children do not inherit mappings of GPU memory. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
     /* glibc must be able to make parts of loaded libraries read-only, and large stacks of threads writable. */
     {"mprotect", SYS_mprotect, NOT_WRITABLE_OR_AT_LEAST, LARGE, {0, 0, PROT_READ | PROT_WRITE, 0}},

@@ -107,7 +107,7 @@ static void user(void)
     next_step(); /* now one pin if pins are persistent, else none */
 }
 
-/* Waits until the child has taken a step. Stores the file's lines about its pins, by size, and returns their number. */
+/* Waits for a step of the child. Stores gdrdrv's lines about its pins, the smallest pin first. Returns their number. */
 static int step(pid_t pid, struct line lines[2])
 {
     await(steps[0]);

@@ -12,7 +12,7 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-# answers runs first, because it tests that failed pins do not keep the module loaded, as a successful pin may.
+# answers runs first: it tests that failed pins do not keep the module loaded, and a successful pin may keep it loaded.
 [ $# -gt 0 ] || set -- answers contract memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts \
     failed_puts removed waits stale_maps reused_tables races fuzz
 

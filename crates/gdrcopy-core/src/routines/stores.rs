@@ -54,7 +54,7 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 #[inline(always)]
 pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
     for at in (0..N).step_by(size_of::<W>()) {
-        // SAFETY: the word lies in both blocks.
+        // SAFETY: the word lies in the `N` bytes at `src` and `dst`.
         unsafe { word::<W>(dst.add(at), src.add(at)) }
     }
 }
@@ -160,8 +160,8 @@ impl Rest {
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
         if size < size_of::<W>() && self.dst.addr() & size != 0 && self.len >= size {
-            // SAFETY: the rest holds a `T`, so it was not too short for the smaller words that `climb` has stored to
-            // align `dst` to `T`.
+            // SAFETY: at least a `T` is left to write, so there were enough bytes for the smaller words that `climb`
+            // stores first. They have aligned `dst` to `T`.
             unsafe { self.store::<T>() }
         }
     }

@@ -90,7 +90,7 @@ impl Memory {
         regions_of_pool.any(|region| region.given.start <= range.start && range.end <= region.given.end)
     }
 
-    /// Calls `change` with the expected bytes of a range, which it may read or change.
+    /// Calls `change` with the expected bytes of a range. `change` may also modify what is expected there.
     #[track_caller]
     pub(crate) fn with<R>(&self, start: u64, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
         for region in self.regions().iter_mut() {
