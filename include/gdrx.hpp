@@ -251,7 +251,7 @@ class pin {
         return flag != 0;
     }
 
-    /** The handle for the functions of gdrapi.h. Do not unpin the handle. */
+    /** The handle for the functions of gdrapi.h. Do not pass it to gdr_unpin_buffer: the destructor unpins. */
     gdr_mh_t raw() const noexcept { return handle_; }
 
   private:

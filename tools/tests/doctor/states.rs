@@ -147,7 +147,7 @@ module_and_machine {
             printf '# loads\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
     bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
             echo '  blacklist  gdrdrv' >/etc/modprobe.d/hardening.conf";
-    // Of two files with one name, modprobe reads the one in /etc, whose command loads the module, and not that in /run.
+    // If /etc and /run have a file of one name, modprobe reads only that in /etc. Here, this file loads the module.
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d; mount -t tmpfs run /run; mkdir /run/modprobe.d
             echo install gdrdrv /bin/false >/run/modprobe.d/gdrdrv.conf
             echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv' >/etc/modprobe.d/gdrdrv.conf";

@@ -74,7 +74,7 @@ impl Memory {
         Memory { regions: Arc::default(), cuda: Arc::clone(cuda) }
     }
 
-    /// Fills GPU memory, and adds it to the model until the result is dropped. The library may use only `given` of it.
+    /// Fills GPU memory, and adds it to the model. Dropping the result removes it. The library may use only `given`.
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);
