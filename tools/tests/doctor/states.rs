@@ -50,7 +50,7 @@ driver_and_gpu {
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
-    // A device node of the GPU can be opened only by a group that this user is not in, only by its owner, or by everyone.
+    // A device node of the GPU can be opened only by a group without this user, only by its owner, or by everyone.
     real [GpuGroup] sh "dev; export CU_INIT=100; mknod -m 660 /dev/nvidia0 c 195 0; chown 1:44 /dev/nvidia0; as_user";
     real [GpuGroup] sh "dev; export CU_INIT=304; mknod -m 660 /dev/nvidiactl c 195 255; chown 1:44 /dev/nvidiactl; as_user";
     real [GpuMode] sh "dev; export CU_INIT=100; mknod -m 600 /dev/nvidia-uvm c 511 0; chown 1:44 /dev/nvidia-uvm; as_user";
