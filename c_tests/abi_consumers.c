@@ -271,7 +271,7 @@ static void aws_ofi_nccl(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- MSCCL++ requires access to /dev/gdrdrv unless the library uses dma-bufs, and requires gdrdrv 2.5 ---- */
+/* ---- MSCCL++ requires driver version 2.5 and, unless the library uses dma-bufs, access to /dev/gdrdrv ---- */
 
 static void mscclpp(void)
 {

@@ -71,7 +71,7 @@ static void open_locks_little(void)
 static const long lockable[] = {4, 64, 2048, 8192};
 static size_t limited;
 
-#define CONNECTIONS 600 /* more than the 512 handles for which the library makes memory accessible at once */
+#define CONNECTIONS 600 /* more than the 512 handles for which the library gets memory by one call */
 
 /* After mlockall, new memory is locked, up to a limit. The library has room for handles even if the limit is low. */
 static void open_works_at_a_limit_of_locked_memory(void)

@@ -53,7 +53,7 @@ static void closed_mappings_fit_any_limit_of_locked_memory(void)
     set_limit(RLIMIT_MEMLOCK, SIZE / 4);
     drop_ipc_lock();
     if (mlockall(MCL_FUTURE) != 0)
-        return; /* the process may not lock memory */
+        return; /* the process is not allowed to lock memory */
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK(munlockall() == 0);
     check_reserved();

@@ -113,7 +113,7 @@ struct payload {
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 
-/* If the flag is in host memory, it is this many bytes after `acknowledged`, in another cache line. */
+/* If the flag of a payload is in host memory, it is this many bytes after `acknowledged`, in another cache line. */
 #define ANNOUNCED 256
 
 static void load_gpu_kernel(void)
@@ -236,8 +236,8 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {4, 16, 24, 32, 64, 128, 256, 1024, 4096};
     static const size_t alignments[] = {0, 1, 4, 60};
     /*
-     * Numbers of words that are read at once. The cache lines of a few words could stay in the CPU's buffers until the
-     * next gdrx_read_many, which must not use these old lines.
+     * Numbers of words that one gdrx_read_many reads. After a call for few words, their cache lines could stay in the
+     * CPU's buffers. The next gdrx_read_many must not use these old lines.
      */
     static const uint32_t gathered[] = {1, 4, 11, MAX_GATHERED}, strides[] = {64, 128, 192};
     /* Items of these sizes are parts of a cache line, cross into the next one, or are whole cache lines. */

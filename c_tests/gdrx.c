@@ -375,7 +375,7 @@ static void threads_share_a_map(void)
 }
 
 /* After mappings of two types were attached, libgdrx executes more fences, so that accesses to different mappings stay
-   in order. Words and unfenced writes must still arrive. */
+   in order. Unfenced writes, and accesses to single words, must still work. */
 static void mappings_of_several_types(void)
 {
     struct gdrx_map other;

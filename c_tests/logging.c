@@ -58,8 +58,8 @@ static void scenario_in_child(void)
     in_child(scenario_with_variables);
 }
 
-/* Runs the scenario in a child with these values of the two variables (NULL: unset), and returns its log. Each line
-   must begin with the prefix of a level. */
+/* Runs the scenario in a child with these values of GDRCOPY_ENABLE_LOGGING and GDRCOPY_LOG_LEVEL (NULL: unset), and
+   returns its log. Each line must begin with the prefix of a level. */
 static struct log lines_of(const char *enable, const char *level)
 {
     wanted_enable = enable;

@@ -34,7 +34,7 @@ bool gdr_owner_is_caller(const struct gdr_owner *owner)
 	return current->tgid == owner->pid && current->group_leader->start_boottime == owner->start;
 }
 
-/* Returns the owner, which may be new, with a reference for the caller. Returns NULL if there is no memory. */
+/* Returns the owner with a reference for the caller. Makes an owner if there is none. NULL: there is no memory. */
 static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 {
 	struct gdr_owner *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT), *owner;

@@ -153,8 +153,8 @@ int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *h
  *     ibv_reg_dmabuf_mr(domain, offset, size, device_address, fd, access);
  *
  * From CUDA 13.3 on, the CPU can use the same dma-buf by gdrx_map_dmabuf, in this process or another, so that the memory takes
- * BAR1 once. The type of the mapping is GDR_MAPPING_TYPE_WC, or GDR_MAPPING_TYPE_CACHING on a coherent platform without
- * GDR_PIN_FLAG_FORCE_PCIE.
+ * space in BAR1 only once. The type of the mapping is GDR_MAPPING_TYPE_WC, or GDR_MAPPING_TYPE_CACHING on a coherent platform
+ * without GDR_PIN_FLAG_FORCE_PCIE.
  *
  * The function initializes CUDA if the process has not done so. It is not async-signal-safe.
  *

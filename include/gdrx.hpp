@@ -109,7 +109,7 @@ inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_defa
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
                                  (!has_elements<T> || is_array<T>);
 
-/* Returns the gdrx_copy between this offset and an object or, for containers and spans, its elements. */
+/* Makes a gdrx_copy between the mapping, at this offset, and an object or, for containers and spans, their elements. */
 template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
 {
     if constexpr (has_elements<T>) {
@@ -251,7 +251,7 @@ class pin {
         return flag != 0;
     }
 
-    /** The handle for the functions of gdrapi.h. Do not unpin the handle. */
+    /** The handle for the functions of gdrapi.h. Do not pass it to gdr_unpin_buffer: the destructor unpins. */
     gdr_mh_t raw() const noexcept { return handle_; }
 
   private:

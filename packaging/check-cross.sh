@@ -40,7 +40,7 @@ check_elf() {
     echo "$count ELF files for $arch"
 }
 
-# runs LIBRARY: checks that a program that loads the library gets API level 2.6.
+# runs LIBRARY: checks that a program can load the library, and that gdr_runtime_get_version reports 2.6.
 runs() {
     "$type-gcc" -x c - -o "$work/loads" <<'END'
 #include <dlfcn.h>

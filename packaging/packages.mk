@@ -7,7 +7,7 @@ tarball ?= build/dist/$(release).tar.gz
 deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory. Packages for another ARCH are put
-# into a directory that is named after the ARCH. Paths in rules are relative, because make splits them at blanks.
+# into a directory that is named after the ARCH. Paths in rules are relative, because make splits absolute paths with blanks.
 unpacked := build/packages/$(release)
 packages := build$(cross:%=/%)
 

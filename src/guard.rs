@@ -1,5 +1,5 @@
-//! Runs the bodies of all C functions except valid copies and `gdr_runtime_get_version`. Turns errors into errno and a
-//! log line, catches panics, and defers thread cancellation.
+//! Runs the bodies of all C functions except `gdr_runtime_get_version` and copies with valid arguments. Turns errors
+//! into errno and a log line, catches panics, and defers thread cancellation.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;

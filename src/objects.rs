@@ -26,7 +26,7 @@ pub(crate) struct PinEntry {
     pub(crate) allow_unaligned_map: bool,
 }
 
-/// An object with its handle. The lock is held during mmap and munmap, so hooks of these cannot use the handle.
+/// An object with its handle. It is locked during mmap and munmap, so a program's hooks of these cannot use the handle.
 pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
 /// Room for one object, either an open driver or a pin.
@@ -43,7 +43,7 @@ pub(crate) trait Kind: Sized + 'static {
     /// The name of the C functions' parameter that takes a handle of such an object. Error messages contain it.
     const ARGUMENT: &'static str;
 
-    /// Returns the place in the holder for an object of this kind.
+    /// Returns the field of `holder` that has room for an object of this kind.
     fn place(holder: &Holder) -> &Place<Self>;
     /// Returns the handle of the pin's `gdr_t`; 0 if the object is not a pin.
     fn gdr(&self) -> usize;

@@ -2,7 +2,7 @@
 //!
 //! Slots are taken in turn around a ring of one million, of which at most half are live. So a handle's number returns
 //! only after about half a million others. The ring is smaller if address space is limited. Its addresses are never
-//! released. The physical memory of `STEP` slots is released when all are free. It then reads as zeros: free slots.
+//! released. The physical memory of `STEP` slots is released when all are free. It then reads as zeros, as free slots.
 
 use std::mem::{offset_of, size_of};
 use std::num::NonZeroUsize;

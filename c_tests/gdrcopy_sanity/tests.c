@@ -1,4 +1,4 @@
-/* The tests of gdrcopy_sanity, with the names of NVIDIA's. Most call tests of the programs in c_tests (bodies.h). */
+/* The tests of gdrcopy_sanity, named as in NVIDIA's gdrcopy_sanity. Most run tests of other programs (see bodies.h). */
 
 #include "tests.h"
 

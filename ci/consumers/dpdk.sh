@@ -19,7 +19,7 @@ dpdk() {
     export LD_LIBRARY_PATH=$cache/gdrcopy/lib
     for profile in default traditional gdrdrv-2.4 cached dmabuf; do
         log=dpdk-$profile.log
-        # DPDK's CUDA driver accepts only the GPUs whose PCI device ids it has. The newest of these is an A100, 0x20b5.
+        # DPDK's CUDA driver accepts only the GPUs whose PCI device ids it lists. The newest of these is an A100, 0x20b5.
         "${gdremu[@]}" --profile $profile --pci-device 0x20b5 -- gdb --batch --nx -x "$here/calls.gdb" --args \
             dpdk-build/app/dpdk-test-gpudev -l 0 -m 64 --no-huge --no-shconf -a 0000:1b:00.0 >"$log" 2>&1 || touch failed
         row "DPDK $(cat dpdk.version)" $profile dpdk-test-gpudev "$(grep -cE '> TEST: [A-Z][a-z]' "$log")" "$(grep -c '> TEST: PASSED' "$log")" 0 "$log"

@@ -27,7 +27,7 @@ cudarc = { version = \"0.19\", default-features = false, features = [\"std\", \"
     echo "dependents: compiles with cudarc's ${version%%\"*}"
 done
 
-# The crates' READMEs give lines of Cargo.toml for a program beside a clone of this repository. This program has them.
+# Compiles a program beside a clone of this repository, with the lines that the crates' READMEs give for its Cargo.toml.
 ln -s "$root" "$work/gdrapi"
 program readme "$(grep -h '= { path = "../gdrapi/' "$root"/crates/*/README.md)"
 echo 'use {gdrapi_sys as _, gdrcopy as _}; fn main() {}' >src/main.rs

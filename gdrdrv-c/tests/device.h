@@ -154,7 +154,7 @@ static inline void set_parameter(const char *module, const char *name, unsigned 
     write_text(path, number);
 }
 
-/* Returns the number of page tables that are pinned, in all processes. */
+/* Returns how many page tables the GPU driver has made for pins, in all processes, and not yet freed. */
 static inline long page_tables(void)
 {
     long count = all_page_tables();

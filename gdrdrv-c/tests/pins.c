@@ -186,7 +186,7 @@ static void pin_forever(void)
     }
 }
 
-/* Each line must be complete, even if its pin ends while the file is read. */
+/* Each line of /proc/driver/gdrdrv/pins must be complete, even if its pin ends while the file is read. */
 static void read_while_pins_end(long rounds_wanted)
 {
     static struct line lines[1000];

@@ -86,8 +86,8 @@ GPU_TEST(reaches_beyond_its_buffer)
 }
 
 /* The address of a freed buffer can be used again when its dma-buf is closed and unmapped, as with NVIDIA's driver.
-   Otherwise a later buffer could begin inside a page of 64 KiB whose start is in no buffer. UCX, which registers whole
-   pages, would then fail. */
+   If it stayed unused, a later buffer could begin inside a page of 64 KiB whose start is in no buffer. UCX, which
+   registers whole pages, would then fail. */
 GPU_TEST(closed_exports_release_their_addresses)
 {
     CUdeviceptr buffer = allocated(100);

@@ -46,8 +46,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Writes a man page for the program and one for each tool. If NVIDIA has a tool as a program `gdrcopy_TOOL`, its page
-/// also gets that name.
+/// Writes a man page for the program and one for each tool. If NVIDIA's GDRCopy has the same tool as a program
+/// `gdrcopy_TOOL`, the tool's page can also be found by that name.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;

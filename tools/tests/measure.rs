@@ -1,4 +1,4 @@
-//! Tests the tools that measure: among others their output, also after Ctrl-C, and their checks of every byte.
+//! Tests of the tools that measure, for example of what they print after Ctrl-C, and of their check of every byte.
 
 mod common;
 

@@ -17,8 +17,8 @@ extern struct next {
     FUNCTIONS(FUNCTION_POINTER)
 } next;
 
-/* Loads the next library, or returns NULL. path is no mere name, because dlopen("libgdrapi.so.2") would return this
- * object, which has that SONAME. */
+/* Loads the next library, or returns NULL. path must contain a directory, because dlopen("libgdrapi.so.2") would return
+ * this object, which has that SONAME. */
 void *next_load(const char *path);
 
 /* Calls gdr_get_info_v2 or, in a library before 2.4, its predecessor. */

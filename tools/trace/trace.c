@@ -223,7 +223,7 @@ static struct state {
 } nothing = {.attempt = DONE}, *state = &nothing;
 
 /* Creates a file of this process. File number 0 is for counts, the others are for lists of the loaded objects. If
- * `start` is 0, the file only marks that the process has loaded this object. */
+ * `start` is 0, the file only shows that the process has loaded the trace library. */
 static int create(uint64_t start, uint64_t number)
 {
     char name[512];

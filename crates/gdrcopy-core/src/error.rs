@@ -207,7 +207,7 @@ impl OsError {
         OsError(match errno {
             // nix turns the kernel's internal ENOTSUPP into `UnknownErrno`, but the thread's errno still holds it.
             Errno::UnknownErrno if Errno::last_raw() == ENOTSUPP => Errno::EOPNOTSUPP,
-            // EIO stands for all other numbers without a name, because `UnknownErrno` is 0, which would mean success.
+            // All other numbers without a name become EIO, because `UnknownErrno` is 0, which would mean success.
             Errno::UnknownErrno => Errno::EIO,
             named => named,
         })

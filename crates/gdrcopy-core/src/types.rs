@@ -128,7 +128,7 @@ impl PinFlags {
         self.0 & PinFlags::FORCE_PCIE.0 != 0
     }
 
-    /// The bits that have no meaning.
+    /// The bits that are set, but have no meaning.
     pub(crate) const fn unknown(self) -> u32 {
         self.0 & !PinFlags::FORCE_PCIE.0
     }

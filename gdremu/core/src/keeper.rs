@@ -32,7 +32,7 @@ enum Request {
     Find(OsString),
 }
 
-/// The launcher's part: the socket on which it gets requests, and the dma-bufs that it keeps.
+/// The launcher's data: the socket on which it gets requests, and the dma-bufs that it keeps.
 pub struct Keeper {
     session: Session,
     socket: UnixDatagram,

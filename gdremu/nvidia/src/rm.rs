@@ -14,8 +14,8 @@ use gdremu_core::gpu::mmap::out_of_the_way;
 
 use crate::cuda::Failure;
 
-/// gdremu's objects in the resource manager have these handles, which gdremu has chosen freely. Imported memory has
-/// handles from `FIRST_MEMORY` on.
+/// The handles of gdremu's objects in the GPU driver's resource manager. gdremu may choose any numbers. Imported
+/// memory has handles from `FIRST_MEMORY` on.
 const DEVICE: u32 = 0x6764_0001;
 const SUBDEVICE: u32 = 0x6764_0002;
 const FIRST_MEMORY: u32 = 0x6764_1000;

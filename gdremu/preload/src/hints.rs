@@ -7,7 +7,7 @@ pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Linux's default limit of descriptors per process (fs.nr_open). Higher numbers have no bit, and may be emulated.
+    /// Linux's default limit of descriptors per process (fs.nr_open). Higher numbers have no bit; each may be emulated.
     const MAX: usize = 1 << 20;
 
     static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];

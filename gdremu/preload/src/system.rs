@@ -66,7 +66,7 @@ pub(crate) fn is_static_program() -> bool {
     !is_loader && needs_loader(begin) == Some(false)
 }
 
-/// Returns whether an ELF file names a dynamic loader, or `None` if `file`, which holds its first bytes, is too short.
+/// Returns whether an ELF file names a dynamic loader, or `None` if `file`, the bytes at its start, is too short.
 fn needs_loader(file: &[u8]) -> Option<bool> {
     let number = |at: usize| Some(usize::from(u16::from_le_bytes([*file.get(at)?, *file.get(at + 1)?])));
     let (first, size, count) = (number(32)?, number(54)?, number(56)?);

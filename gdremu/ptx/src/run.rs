@@ -15,7 +15,7 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 const TURN: usize = 64;
 
 /// The memory that a GPU kernel shares with the CPU. An access has 1, 2, 4 or 8 bytes, and its address is a multiple of
-/// this size. Implementations must access all these bytes at once, and must not reorder accesses.
+/// this size. Implementations must not split an access, or change the order of accesses.
 pub trait GlobalMemory {
     fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 

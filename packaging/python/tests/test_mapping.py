@@ -324,8 +324,8 @@ class Pins(OfOneAllocation):
             "        os.write(1, b'closed')\n"
             "size, owner = 1 << 26, Owner()\n"
             "owner.mapping = gdrcopy.Mapping((gpu.Allocation(size).address, size))\n"
-            # The thread's function does not refer to the script's globals. So the owner, which is one of them, is
-            # deleted at exit while the thread still copies.
+            # `owner` is a global of the script. The thread's function has globals of its own (`{}`), so that `owner`
+            # is deleted at exit while the thread still copies.
             "write = eval('lambda mapping, data: [mapping.write(data) for _ in iter(int, 1)]', {})\n"
             "threading.Thread(target=write, args=(owner.mapping, bytes(size)), daemon=True).start()\n"
         )

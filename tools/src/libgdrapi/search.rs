@@ -180,7 +180,7 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Preload {
     pub(crate) file: PathBuf,
-    /// The number of the line in `PRELOADED_FILE` that names the file; `None` if `PRELOADED` names it.
+    /// The number of the line in /etc/ld.so.preload that names the file; `None` if LD_PRELOAD names it.
     pub(crate) line: Option<usize>,
 }
 

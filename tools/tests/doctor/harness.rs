@@ -140,7 +140,7 @@ refused() {
 }
 "#;
 
-/// A state, and the directory for its files. Each call of `examine` brings the state about again, and runs doctor.
+/// A state, and the directory for its files. Each call of `examine` sets the state up again, and runs doctor.
 pub(crate) struct Planted {
     pub(crate) state: State,
     pub(crate) directory: TempDir,

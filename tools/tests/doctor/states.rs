@@ -50,7 +50,7 @@ driver_and_gpu {
     real [GpuCapabilities] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,video";
     real [GpuDocker] sh "capabilities; touch /dev/nvidiactl; export NVIDIA_DRIVER_CAPABILITIES=utility,compute";
     real [GpuDocker] sh "capabilities; export NVIDIA_DRIVER_CAPABILITIES=utility";
-    // A device node of the GPU is open only to a group that this user is not in, only to another user, or to everyone.
+    // A device node of the GPU can be opened only by a group without this user, only by its owner, or by everyone.
     real [GpuGroup] sh "dev; export CU_INIT=100; mknod -m 660 /dev/nvidia0 c 195 0; chown 1:44 /dev/nvidia0; as_user";
     real [GpuGroup] sh "dev; export CU_INIT=304; mknod -m 660 /dev/nvidiactl c 195 255; chown 1:44 /dev/nvidiactl; as_user";
     real [GpuMode] sh "dev; export CU_INIT=100; mknod -m 600 /dev/nvidia-uvm c 511 0; chown 1:44 /dev/nvidia-uvm; as_user";
@@ -147,7 +147,7 @@ module_and_machine {
             printf '# loads\\ninstall gdrdrv /bin/false\\n' >/etc/modprobe.d/hardening.conf";
     bad [ModuleForbidden] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d
             echo '  blacklist  gdrdrv' >/etc/modprobe.d/hardening.conf";
-    // Of two files with one name, modprobe reads the one in /etc, whose command loads the module, and not that in /run.
+    // If /etc and /run have a file of one name, modprobe reads only that in /etc. Here, this file loads the module.
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; etc; mkdir -p /etc/modprobe.d; mount -t tmpfs run /run; mkdir /run/modprobe.d
             echo install gdrdrv /bin/false >/run/modprobe.d/gdrdrv.conf
             echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv' >/etc/modprobe.d/gdrdrv.conf";
@@ -331,7 +331,7 @@ settings_and_engines {
     bad [SettingExport] sh "export NCCL_GDRCOPY_ENABLE=true" args "--for nccl";
     works [] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c" args "--for nccl";
     bad [SettingExport] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c NCCL_GDRCOPY_ENABLE=0" args "--for nccl";
-    // Settings of UCX allow GDRCopy, or do not. If a file sets a variable twice, the last assignment counts.
+    // In these states, UCX's settings allow or exclude GDRCopy. If a file sets a variable twice, the last value counts.
     works [] args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for nixl";

@@ -24,7 +24,7 @@ pub fn record(mapping_type: MappingType) -> &'static AtomicBool {
     &HOT.mixed
 }
 
-/// Executes the fence after a copy, if the process has had mappings of several types.
+/// Executes a full fence if the process has had mappings of several types. Called at the end of copies.
 #[inline(always)]
 pub(super) fn fence_if_mixed() {
     if HOT.mixed.load(Ordering::Relaxed) {

@@ -81,7 +81,7 @@ pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: 
 /// Runs the copy loop `W` by the instructions of `routine`.
 ///
 /// # Safety
-/// The contract of [`Work::run`], and the CPU must run the routine.
+/// The contract of [`Work::run`], and the CPU must be able to run the routine.
 #[inline(always)]
 unsafe fn run<W: Work>(
     routine: &Routine,

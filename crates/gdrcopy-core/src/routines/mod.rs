@@ -125,7 +125,7 @@ pub static CACHED: Routine = Routine { name: MEMCPY, write: memcpy, write_one: m
 /// Reads a word by one load, between the fences of a read.
 ///
 /// # Safety
-/// `src` must be a mapping readable for a `T` of 1, 2, 4 or 8 bytes, and aligned to its size.
+/// `src` must lie in a mapping, be readable for a `T` of 1, 2, 4 or 8 bytes, and be aligned to its size.
 #[inline(always)]
 pub unsafe fn load<T: Copy>(src: *const T) -> T {
     fence::before_read();

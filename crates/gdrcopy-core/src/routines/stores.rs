@@ -54,7 +54,7 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 #[inline(always)]
 pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
     for at in (0..N).step_by(size_of::<W>()) {
-        // SAFETY: the word lies in both blocks.
+        // SAFETY: the word lies in the `N` bytes at `src` and `dst`.
         unsafe { word::<W>(dst.add(at), src.add(at)) }
     }
 }

@@ -74,9 +74,9 @@ pub struct OpenFile {
     pub inode: u64,
 }
 
-/// The numbers of the descriptors by which this process itself has opened the driver. After an inherited descriptor was
-/// closed, a new one can get its number and stand for the same file. [`OpenFile::close_inherited`] does not close the
-/// new one, because its number is in the list. The list is locked while a file is opened or closed.
+/// The numbers of the descriptors by which this process itself has opened the driver. One of them can have the number
+/// of an inherited descriptor that was closed, and stand for the same file. [`OpenFile::close_inherited`] closes no
+/// descriptor whose number is in this list. The list is locked while a file is opened or closed.
 static OWN_FILES: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
 
 impl OpenFile {

@@ -74,7 +74,7 @@ impl Memory {
         Memory { regions: Arc::default(), cuda: Arc::clone(cuda) }
     }
 
-    /// Fills GPU memory, and adds it to the model until the result is dropped. The library may use only `given` of it.
+    /// Fills GPU memory, and adds it to the model. Dropping the result removes it. The library may use only `given`.
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);
@@ -90,7 +90,7 @@ impl Memory {
         regions_of_pool.any(|region| region.given.start <= range.start && range.end <= region.given.end)
     }
 
-    /// Calls `change` with the expected bytes of a range, which it may read or change.
+    /// Calls `change` with the expected bytes of a range. `change` may also modify what is expected there.
     #[track_caller]
     pub(crate) fn with<R>(&self, start: u64, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
         for region in self.regions().iter_mut() {

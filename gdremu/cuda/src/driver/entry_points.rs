@@ -263,7 +263,7 @@ entry_points! {
     pointer {
         fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;
         fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u8>>, address: u64) with_state 7000;
-        // The only attribute is PREFERRED_LOCATION. It has no value, because gdremu lacks cuMemAdvise, which sets it.
+        // Supports only the attribute PREFERRED_LOCATION, which is never set, because gdremu lacks cuMemAdvise.
         fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32
             => |state| {
                 pointer::check_managed(state, address, count)?;

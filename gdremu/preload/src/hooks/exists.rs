@@ -1,5 +1,5 @@
-//! Hooks of access and stat. For /dev/gdrdrv they return what the system returns for /dev/null, except for the device
-//! number and, if gdremu's options make open of /dev/gdrdrv fail with EACCES, the permissions.
+//! Hooks of access and stat. For /dev/gdrdrv they return what the system returns for /dev/null, with another device
+//! number. If gdremu's options make open of /dev/gdrdrv fail with EACCES, the permissions differ, too.
 
 use std::ffi::{c_int, c_uint};
 

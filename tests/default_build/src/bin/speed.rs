@@ -105,7 +105,7 @@ impl Random {
         (self.0 >> 16) as usize % limit
     }
 
-    /// Returns the number of a random cache line. It is not one of the last 8, so that the item is inside the memory.
+    /// Returns the number of a random cache line, but none of the last 8. An item that begins there may not fit.
     fn line(&mut self) -> usize {
         self.below(SIZE / LINE - 8)
     }

@@ -1,5 +1,5 @@
-//! The report of doctor. It is printed section by section as the findings become known, with the steps to take at
-//! the end, or at once as JSON.
+//! The report of doctor. As text, it is printed section by section as the findings become known, and ends with the
+//! steps to take. As JSON, it is printed when it is complete.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};

@@ -20,7 +20,7 @@ pub(super) struct SelfTest<'a> {
     pub(super) library: PathBuf,
     pub(super) cuda: Option<&'a Cuda>,
     pub(super) backends: Backends,
-    /// True if the report lists other problems.
+    /// True if the report already lists problems. One of them may be the reason why the self-test fails.
     pub(super) others: bool,
 }
 

@@ -57,7 +57,7 @@ impl<'a> Buffers<'a> {
 
     // ---- The CPU's side ----
 
-    /// Writes the number of this round to the flag that the GPU polls. Earlier writes become visible before it.
+    /// Writes the number of this round to the flag that the GPU polls. Earlier writes become visible before this one.
     pub(super) fn request(&self, round: u32) -> Result<()> {
         match self.exchange.gpu_flag {
             Place::GpuMem => self.method.mapped.write(REQUEST, &round.to_ne_bytes())?,

@@ -140,8 +140,8 @@ fn wait_for(mut child: Child, signals: &mut SignalsInfo<WithRawSiginfo>) -> Resu
         }
         match (signal.si_signo, signal.si_code) {
             (SIGCHLD, _) => {}
-            // The terminal has sent these to the program too, so they are not forwarded. Signals that Linux itself
-            // sends, for example when the user types Ctrl-C, have a positive code.
+            // A positive code means that Linux itself sent the signal, for example because the user typed Ctrl-C. The
+            // program got it from Linux too, so it is not forwarded.
             (SIGINT | SIGQUIT, 1..) => {}
             (signal, _) => drop(kill(pid, Signal::try_from(signal)?)),
         }

@@ -75,8 +75,8 @@ impl Measured {
 }
 
 impl Pairs<'_> {
-    /// Runs pairs of processes for all routes and modes in turn, until the time is over. `model` has UCX's
-    /// settings for the latency and bandwidth of the mapping.
+    /// Runs a pair of processes for each route and mode, and repeats that `ROUNDS` times or until the deadline. `model`
+    /// has UCX's settings for the latency and bandwidth of the mapping.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
         let routes = routes(setup);
         let mut measured = Measured::default();

@@ -207,9 +207,9 @@ impl Driver {
     /// Returns the CPU address of the `len` bytes of mapped host memory at a device address.
     ///
     /// # Errors
-    /// [`Error::NotHostMemory`] if the range is not all mapped host memory.
+    /// [`Error::NotHostMemory`] if a part of the range is not mapped host memory.
     pub fn host_address(&self, device_address: u64, len: usize) -> Result<NonNull<u8>> {
-        // CUDA returns an error for memory that it does not know, which is not mapped host memory either.
+        // CUDA returns an error for memory that it does not know. Such memory is not mapped host memory either.
         if self.is_host_memory(device_address, len) != Ok(true) {
             return Err(Error::NotHostMemory);
         }

@@ -37,7 +37,7 @@ fn multiples(unit: u64, range: Range<u64>) -> impl Iterator<Item = u64> {
 impl Driver {
     /// Finds the GPU and the context of the memory in a range. The ends of the range may lie in no allocation, because
     /// programs round buffers out to GPU pages, and CUDA exports such a range if there is an allocation in it. If CUDA
-    /// knows no address in the first and last 64 KiB, returns the calling thread's GPU, or the only GPU.
+    /// knows no address in the first and last 64 KiB, guesses: the calling thread's GPU or, without one, the only GPU.
     ///
     /// # Errors
     /// CUDA's answer for the first address, if the GPU cannot be guessed either.

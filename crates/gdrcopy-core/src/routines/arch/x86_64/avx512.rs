@@ -60,7 +60,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
     unsafe { stores::line::<__m512i>(dst, src) }
 }
 
-/// Writes up to 256 bytes by a few wide stores, the last of which may be masked, and more bytes by [`write`].
+/// Writes up to 256 bytes by a few wide stores, the last of which may be masked. Calls [`write`] for larger sizes.
 ///
 /// # Safety
 /// The contract of `routines::write`, and the CPU must have AVX-512 F and BW.
