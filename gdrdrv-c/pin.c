@@ -43,7 +43,7 @@ void gdr_pin_put(struct gdr_pin *pin)
 	kref_put(&pin->refs, gdr_pin_free);
 }
 
-/* Removes a pin from gdr_pins. Its process and its user no longer count it as pinned. */
+/* Removes a pin from gdr_pins. It no longer counts towards the limits of its process and its user. */
 static void gdr_pin_forget(struct gdr_pin *pin)
 {
 	xa_erase(&gdr_pins, pin->id);

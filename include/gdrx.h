@@ -271,7 +271,7 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
 
 /*
  * gdrx_store_u8, _u16, _u32, _u64(map, offset, value) write a word by one store, with the order of gdr_copy_to_mapping. The
- * store comes after the thread's earlier loads and stores and before its later stores, and is pushed out.
+ * store comes after the thread's earlier loads and stores and before its later stores. It is pushed out to the GPU at once.
  *
  * gdrx_store_u8_unfenced and so on write a word by one store, too, but as one of a row of writes between gdrx_begin and
  * gdrx_fence. The row as a whole has the order above. Its writes have no order among each other.

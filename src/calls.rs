@@ -1,4 +1,4 @@
-//! Does the work of each C function on the open driver or the pin that the function's handle stands for.
+//! The work behind each C function. It is done on the open driver, or on the pin, that a handle stands for.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
@@ -122,7 +122,7 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 ///
 /// # Safety
 /// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). Whole pages are mapped, and the C caller is responsible
-/// for writes behind its buffer in the last page.
+/// for writes past the end of its buffer in the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     with_buffer(g, handle, |buffer, slot| {
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();

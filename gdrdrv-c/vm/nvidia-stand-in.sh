@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nvidia-stand-in.sh KERNEL: builds, for a directory that kernel.sh printed, a gdrdrv that scripts take for NVIDIA's: it
-# has a number in /proc/devices, no misc device, and no text that names gdrdrv-c. Prints the path of the module.
+# nvidia-stand-in.sh KERNEL: builds a gdrdrv that scripts take for NVIDIA's. It has a number in /proc/devices, no misc
+# device, and no text that names gdrdrv-c. KERNEL is a directory that kernel.sh printed. Prints the path of the module.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -42,7 +42,7 @@ static void wait_until_released(void *result)
 
 static void *release(void *unused)
 {
-    usleep(50000); /* Within this time, a call that does not wait returns. */
+    usleep(50000); /* long enough that a call that does not wait for `released` returns */
     released = 1;
     return unused;
 }

@@ -781,7 +781,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
                                                       size_t size, uintptr_t caller)
 {
     int direction = function == F_copy_from_mapping;
-    struct file *file = this_file(); /* The first call loads the traced library, and then sets `next`. */
+    struct file *file = this_file(); /* The first call of this_file() loads the traced library, and sets `next`. */
     __typeof__(&gdr_copy_to_mapping) next_copy = next.copy_to_mapping;
     uint64_t address = (uintptr_t)to, offset = 0, mapped = 0;
 

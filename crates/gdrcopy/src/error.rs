@@ -72,7 +72,7 @@ pub enum Error {
         /// The number of bytes of the mapping or slice.
         room: usize,
     },
-    /// Elements that are not all in an array.
+    /// A range of elements that extends past the end of an array.
     #[non_exhaustive]
     #[error("{count} elements from {index} on are not all in the {len} of the array")]
     OutOfArray {

@@ -89,8 +89,8 @@ impl Keeper {
         self.files.retain(|_, file| file.strong_count() > 0);
     }
 
-    /// Sends a dma-buf's description and file to the socket `to`, or nothing if the dma-buf does not exist. Then the
-    /// process that asked finds the connection closed, because the caller closes `to`.
+    /// Sends a dma-buf's description and file to the socket `to`, or nothing if the dma-buf does not exist. In that
+    /// case, the process that asked finds the connection closed, because the caller closes `to`.
     fn answer(&self, name: &OsStr, to: BorrowedFd<'_>) {
         if let Some((exported, file)) = self.kept.get(name)
             && let Ok(answer) = serde_json::to_vec(exported)

@@ -1,5 +1,5 @@
 //! The descriptors of emulated devices and of exported GPU memory (dma-bufs) that this process uses. Behind each is an
-//! ordinary file in a directory that all processes under one gdremu share ([`gdremu_core::session`]). A lock of this
+//! ordinary file in a directory that all processes under one gdremu share ([`gdremu_core::session`]). A lock on this
 //! file shows whether any process still uses the descriptor.
 
 use std::collections::BTreeMap;
@@ -154,8 +154,8 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Forgets a device or dma-buf that this process no longer maps, unless the parent made it, or this process made it
-    /// and some process still has it open.
+    /// Forgets a device or dma-buf that this process no longer maps. Keeps it if the parent process made it; or if this
+    /// process made it, and any process still has it open.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(long = "with", value_enum, value_delimiter = ',', hide_possible_values = true, value_name = "LIST")]
     others: Vec<Kind>,
 
-    /// Bytes, with K, M or G [default: 37, up to 16M]
+    /// Bytes, with K, M or G [default: 37 sizes up to 16M]
     #[arg(
         long,
         value_delimiter = ',',

@@ -13,7 +13,7 @@ pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, wo
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes by one store, and everything else by `write`.
 ///
 /// # Safety
-/// The contract of [`super::write`], for the routine that has the function `write`.
+/// The contract of [`super::write`]. The CPU must have the instructions of the function `write`.
 #[inline(always)]
 pub(super) unsafe fn word_or(write: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
@@ -90,7 +90,7 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
 /// Makes one write of a batch: up to two cache lines by [`unaligned`], more by `write`. For `H`, see [`by_line`].
 ///
 /// # Safety
-/// The contract of [`super::write`], for the routine that has the function `write`.
+/// The contract of [`super::write`]. The CPU must have the instructions of the function `write`.
 #[cfg(target_arch = "x86_64")] // Other architectures write batches by aligned stores.
 #[inline(always)]
 pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const u8, len: usize) {

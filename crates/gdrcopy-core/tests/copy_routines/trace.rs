@@ -171,7 +171,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that a gather loads the aligned blocks with bytes of the first place, then those of the second, and no other.
+/// Checks that a gather loads each aligned block that holds bytes of the first place, then of the second, and no other.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::error::Result;
 
-/// GPU memory that has an owner. Dropping the owner ends the use of the memory. Owners other than [`RawMemory`] then
-/// free the memory.
+/// A value that owns GPU memory. The memory may be used until the value is dropped. The drop also frees the memory,
+/// except that of a [`RawMemory`].
 ///
 /// [`RawMemory`] and [`HostMemory`](crate::memory::HostMemory) implement this trait. So do the memory that a
 /// [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, `CudaSlice` of the crate cudarc.

@@ -1,4 +1,4 @@
-//! Views that can be owned together with their memory.
+//! Views of mapped memory that a type can own together with the memory.
 #![forbid(unsafe_code)]
 
 use bytemuck::Pod;

@@ -1,4 +1,4 @@
-//! `gdrcopy tune`: measures the mapping and UCX's messages, and prints the settings of UCX and NCCL that fit them.
+//! `gdrcopy tune`: measures the speed of the mapping and of UCX's messages, and prints settings for UCX and NCCL.
 #![forbid(unsafe_code)]
 
 mod children;

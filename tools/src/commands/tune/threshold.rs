@@ -139,7 +139,7 @@ mod tests {
             // By default, UCX sends host memory eagerly at all sizes, and rendezvous is slower.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
-            // A time of 0 means failure: between the two GPUs all messages fail, in host memory only eager ones.
+            // A time of 0 means failure: between the two GPUs all messages fail; in host memory, only eager ones fail.
             ("cuda 0-1", [0.0, 0.0, 0.0, 0.0], Choice::Threshold(4097)),
             ("host", [2.0, 2.0, 0.0, 2.0], Choice::Threshold(4097)),
         ] {

@@ -101,7 +101,7 @@ impl Driver {
 
     #[inline(never)]
     fn set_current(&self, context: Context) -> Result<()> {
-        // SAFETY: the context exists: CUDA has just returned it as that of the thread or the memory, or it is retained.
+        // SAFETY: the context exists: it is retained, or CUDA has just returned it for the thread or the memory.
         let result = unsafe { self.cu.set_context()?(context) };
         self.check("cuCtxSetCurrent", result)
     }
