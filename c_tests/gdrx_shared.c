@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "gdrx.h"
+#include "kit/descriptor.h"
 #include "kit/library.h"
 
 #define SIZE (3 * GPU_PAGE_SIZE)
@@ -17,7 +18,7 @@
 #define BYTES 70000
 #define NOT_MAPPED 3 /* the exit status of a receiver that got no descriptor, or could not map the dma-buf */
 
-/* The data that is sent together with a dma-buf's descriptor. */
+/* The data that is sent before a dma-buf's descriptor. */
 struct part {
     uint64_t offset;
     uint32_t type, unused;
@@ -31,32 +32,6 @@ static void patterns(void)
         sent[i] = (unsigned char)(i % 251);
         answered[i] = (unsigned char)(i % 241 + 1);
     }
-}
-
-static void give(int socket, const struct part *part, int fd)
-{
-    char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec bytes = {(void *)part, sizeof(*part)};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-    *header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    CHECK_EQUAL(sendmsg(socket, &message, 0), (ssize_t)sizeof(*part));
-}
-
-/* Returns the descriptor that the exporter sends, or -1 if it sends none. */
-static int take(int socket, struct part *part)
-{
-    char control[CMSG_SPACE(sizeof(int))];
-    struct iovec bytes = {part, sizeof(*part)};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-    int fd;
-
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*part))
-        return -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
 }
 
 static void map_is_unchanged(const struct gdrx_map *map)
@@ -86,11 +61,12 @@ static int receive(int socket)
     struct part part;
     struct gdrx_map map = {0}, none = {0};
     struct gdrx_copy read = {0, seen, BYTES}, write = {0, answered, BYTES};
-    int fd = take(socket, &part), result;
     char freed;
 
-    if (fd < 0)
+    if (recv(socket, &part, sizeof(part), MSG_WAITALL) != sizeof(part))
         return NOT_MAPPED;
+    int fd = receive_descriptor(socket);
+    CHECK(fd >= 0);
     CHECK_ERROR(gdrx_map_dmabuf(NULL, fd, part.offset, BYTES, part.type), EINVAL);
     CHECK_ERROR(gdrx_map_dmabuf(&map, -1, part.offset, BYTES, part.type), EINVAL);
     CHECK_ERROR(gdrx_map_dmabuf(&map, 1000, part.offset, BYTES, part.type), EBADF);
@@ -99,8 +75,7 @@ static int receive(int socket)
     CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX - 1, part.type), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(NULL), EINVAL);
     CHECK_ERROR(gdrx_unmap_dmabuf(&none), EINVAL);
-    result = gdrx_map_dmabuf(&map, fd, part.offset, BYTES, part.type);
-    if (result != 0) {
+    if (gdrx_map_dmabuf(&map, fd, part.offset, BYTES, part.type) != 0) {
         map_is_unchanged(&map);
         return NOT_MAPPED;
     }
@@ -139,7 +114,8 @@ static bool export_to(int socket, uint32_t flags, pid_t receiver)
     if (gdrx_dmabuf(buffer.address + START, BYTES, flags, &fd, &part.offset) == EOPNOTSUPP) {
         shutdown(socket, SHUT_RDWR);
     } else {
-        give(socket, &part, fd);
+        CHECK_EQUAL(send(socket, &part, sizeof(part), 0), (ssize_t)sizeof(part));
+        CHECK(send_descriptor(socket, fd));
         close(fd);
     }
     if (recv(socket, &answer, 1, 0) == 1) {
