@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # ci/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi or CUDA, unmodified, against this
 # library, and runs their tests under gdremu. Their sources and binaries are Debian's packages, crates and Python
-# wheels. A NAME is one of ucx, libfabric, dpdk, cudarc, numba, aws_ofi_nccl and wheels (default: all). The last one
-# stands for NCCL's and NVSHMEM's Python wheels. FILTERs are those of UCX's gtest (ci/consumers/ucx.sh). Prints a table. Exits with 1 if a test
-# fails, or if a row of the table counts no test.
+# wheels. A NAME is one of ucx, libfabric, dpdk, cudarc, numba, aws_ofi_nccl, wheels and functions (default: all).
+# `wheels` stands for NCCL's and NVSHMEM's Python wheels, and `functions` for a check that gdremu has the functions that
+# UCX, libfabric and DPDK name. FILTERs are those of UCX's gtest (ci/consumers/ucx.sh). Prints a table. Exits with 1 if a
+# test fails, or if a row of the table counts no test.
 #
 # Each consumer has a file in ci/consumers/, with a function of its name that builds it, runs it and prints its rows.
 #
@@ -128,6 +129,7 @@ calls() {
 . "$here/libfabric.sh"
 . "$here/aws_ofi_nccl.sh"
 . "$here/cudarc.sh"
+. "$here/functions.sh"
 . "$here/numba.sh"
 . "$here/ucx.sh"
 . "$here/wheels.sh"
@@ -140,7 +142,7 @@ main() {
         consumers+=("$2")
         shift 2
     done
-    [ ${#consumers[@]} -gt 0 ] || consumers=(ucx libfabric dpdk cudarc numba aws_ofi_nccl wheels)
+    [ ${#consumers[@]} -gt 0 ] || consumers=(ucx libfabric dpdk cudarc numba aws_ofi_nccl wheels functions)
     [ -x "${gdremu[0]}" ] && [ -x "${gdremu[1]}" ] || skip "gdremu is missing: run \`make consumers\`"
     mkdir -p "$cache" && cd "$cache" || exit 1
     need dpkg-dev g++ gdb make pkg-config python3-pip

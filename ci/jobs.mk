@@ -147,8 +147,8 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 consumers: lib emulator tools $(watched) ## Builds programs that use the library or CUDA, such as UCX, libfabric, DPDK, cudarc, Numba, and runs their tests under gdremu.
 	ci/consumers.sh $(CONSUMERS)
 
-quick-consumers: lib emulator tools $(watched) ## The same with those that are fetched and built in minutes: cudarc, Numba, the calls of aws-ofi-nccl, NCCL's and NVSHMEM's wheels.
-	ci/consumers.sh $(addprefix --only ,cudarc numba aws_ofi_nccl wheels)
+quick-consumers: lib emulator tools $(watched) ## The same with those that are fetched and built in minutes: cudarc, Numba, the calls of aws-ofi-nccl, NCCL's and NVSHMEM's wheels. Checks that gdremu has the functions that UCX, libfabric and DPDK name.
+	ci/consumers.sh $(addprefix --only ,cudarc numba aws_ofi_nccl wheels functions)
 
 # Runs the C programs of gdremu's tests with the release build, which users have.
 .PHONY: emulator-tests
