@@ -23,7 +23,7 @@ nvidia_library() {
     ln -s libgdrapi.so.2 "$1/libgdrapi.so"
 }
 
-# nvidia_module ROOT: makes stand-ins for gdrdrv's sources, with a dkms.conf, so that DKMS knows them.
+# nvidia_module ROOT: makes stand-ins for gdrdrv's sources, with the dkms.conf that DKMS needs.
 nvidia_module() {
     nvidia_files "$1/usr/src/gdrdrv-2.6" "${nvidia_sources[@]}"
     cat >"$1/usr/src/gdrdrv-2.6/dkms.conf" <<'END'

@@ -3,7 +3,7 @@
 #include "example.h"
 
 #define FLAGS 64
-#define STRIDE 192 /* bytes (3 cache lines); polling is slower if the number of lines is even (docs/gdrx.md) */
+#define STRIDE 192 /* bytes (3 cache lines); an even number of lines slows polling all at once (docs/gdrx.md) */
 #define ROUNDS 2000
 
 int main(void)

@@ -61,7 +61,7 @@ static void reservations_outlast_pages(void)
     gpu_free(memory);
 }
 
-/* Another driver has reserved part of the range with other memory types. gdrdrv maps all pages, and reserves none. */
+/* Another driver has reserved a part of the range as uncached. gdrdrv maps all pages, and keeps none reserved. */
 static void pages_that_another_driver_has_reserved(void)
 {
     struct gpu_memory memory = gpu_leave_free(0);

@@ -120,7 +120,7 @@ GPU_TEST(host_memory)
     CHECK(void_host == NULL);
     CUDA(cuMemFreeHost(NULL));
 
-    /* CUDA refuses to register memory for writes if the program may only read it. */
+    /* CUDA refuses to register memory that the program may not write or, with READ_ONLY, not read. */
     host = mmap(NULL, sizeof own, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(host != MAP_FAILED);
     CHECK_EQUAL(cuMemHostRegister(host, 1, 0), CUDA_ERROR_INVALID_VALUE);

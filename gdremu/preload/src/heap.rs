@@ -89,7 +89,7 @@ type Register = extern "C" fn(*mut u8, usize);
 
 /// Gets pages from Linux by system calls, because the functions of libc are hooked.
 struct Pages {
-    /// LeakSanitizer's function that takes a region to search for pointers. `None` during the first allocations.
+    /// LeakSanitizer's function that takes a region to search for pointers. `None` at first, and without LeakSanitizer.
     register: Option<Register>,
     /// The regions that were mapped before `register` was found. `show_to_leak_sanitizer` passes them to `register`.
     early: [Cell<(*mut u8, usize)>; 8],

@@ -221,7 +221,7 @@ impl Library {
         assert_eq!(unsafe { (self.gdremu_faults_set)(text.as_ptr()) }, 0, "{faults}");
     }
 
-    /// Returns the number of pins that the emulated driver has for this process.
+    /// Returns the number of this process's pins that still hold memory.
     pub(super) fn pins(&self) -> i64 {
         unsafe { (self.gdremu_pins)() }
     }

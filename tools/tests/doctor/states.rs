@@ -251,7 +251,7 @@ libraries {
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
-    // These links are broken. The loader gets ENOTDIR for the first and ELOOP for the second, and ends its search.
+    // These links are broken. The loader's search ends at errors other than ENOENT or EACCES, here ENOTDIR and ELOOP.
     bad [LibraryDangling] sh "mkdir other; ln -s /dev/null/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] sh "mkdir other; ln -s libgdrapi.so.2 other/libgdrapi.so.2; path other right";
     bad [LibraryRelink] sh "put $ours one/libgdrapi.so.2.6; ln -s libgdrapi.so.2.5 one/libgdrapi.so.2; path one";

@@ -16,7 +16,7 @@ pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields)
 pub struct Shape {
     /// The size of each item in bytes; 0 if sizes differ.
     pub(super) len: usize,
-    /// The bitwise or of the mapped addresses of all items. It is a multiple of 8 if all the addresses are.
+    /// The bitwise or of the mapped addresses of all items: a multiple of a power of two exactly if all of them are.
     pub(super) addresses: usize,
 }
 

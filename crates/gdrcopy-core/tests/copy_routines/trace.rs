@@ -171,7 +171,7 @@ pub(crate) fn check() {
     }
 }
 
-/// Checks that a gather loads each aligned block that holds bytes of the first place, then of the second, and no other.
+/// Checks that a gather loads once each aligned block with bytes of the first place, then of the second, and no other.
 fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
     let mut host = places.map(|place| vec![POISON; place.len]);
@@ -262,7 +262,7 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     }
 }
 
-/// Checks that a read of a word makes one load, and that other reads load each aligned block around the range once.
+/// Checks that a read of a word makes one load, and that others load once each aligned block with bytes of the range.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];

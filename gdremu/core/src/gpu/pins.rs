@@ -22,9 +22,9 @@ impl Memory {
         self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
-    /// Pins `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. One byte of the range in a live buffer or VMM
-    /// mapping is enough, and GPUDirect capability is not needed: on an H200, NVIDIA's driver 580 exports a whole 2 MiB
-    /// block that holds one 4 KiB buffer, and all VMM and pool memory.
+    /// Makes a persistent pin of `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. One byte in a live
+    /// buffer or VMM mapping is enough, and GPUDirect capability is not needed: on an H200, NVIDIA's driver 580 exports
+    /// a whole 2 MiB block that holds one 4 KiB buffer, and all VMM and pool memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }

@@ -75,8 +75,8 @@ impl Measured {
 }
 
 impl Pairs<'_> {
-    /// Runs a pair of processes for each route and mode, and repeats that `ROUNDS` times or until the deadline. `model`
-    /// has UCX's settings for the latency and bandwidth of the mapping.
+    /// In each of `ROUNDS` rounds, or until the deadline, runs a pair of processes for each route and mode that has not
+    /// failed. `model` has the settings that give UCX the measured latency and bandwidth of copies.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
         let routes = routes(setup);
         let mut measured = Measured::default();
