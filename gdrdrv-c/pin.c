@@ -147,7 +147,7 @@ static void gdr_pin_end(struct gdr_pin *pin)
 
 /*
  * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may
- * be possible once this returns. An open file that has the pin keeps it until the program unpins it.
+ * be possible once this returns. A file that has the pin keeps it until the pin is unpinned.
  */
 static void gdr_pin_revoke(void *id)
 {
@@ -155,7 +155,7 @@ static void gdr_pin_revoke(void *id)
 	enum gdr_fate fate;
 
 	if (!pin)
-		return; /* an unpin has ended this pin, but the GPU driver ignored it and kept the memory pinned */
+		return; /* an unpin has ended this pin: the GPU driver returned 0 for it, but kept the memory pinned */
 	trace_gdrdrv_revoke(pin);
 	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
 	if (fate == GDR_PINNED) {
@@ -165,7 +165,7 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else an unpin is just ending this pin, but the GPU driver ignored it and kept the memory pinned */
+	} /* else an unpin is ending this pin: the GPU driver returned 0 for it, but kept the memory pinned */
 	gdr_pin_put(pin);
 }
 

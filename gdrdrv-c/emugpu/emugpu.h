@@ -56,7 +56,7 @@ static inline bool is_caller(const struct process *process)
 /* Finds the PCI device whose BAR is the GPU memory. `left` is called, with emugpu_lock held, when emugpu is unbound. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
-/* Returns whether the driver is bound to the device. Called with emugpu_lock held. */
+/* Returns whether emugpu is bound to the device. Called with emugpu_lock held. */
 bool bar_is_present(void);
 u64 bar_bytes(void);
 u64 bar_free_bytes(void);

@@ -52,8 +52,8 @@ impl RawGdr {
         RawPin::new(&self.backend, address, len, flags, tokens)
     }
 
-    /// Closes the connection to the driver, unless a clone of this value or a pin still uses it. In a forked child,
-    /// closes the child's copy of the descriptor.
+    /// Closes the connection to the driver, unless a clone of this value or a pin still uses it, and returns the
+    /// driver's result. In a forked child, closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
         self.backend.close()
     }

@@ -325,7 +325,7 @@ class Pins(OfOneAllocation):
             "size, owner = 1 << 26, Owner()\n"
             "owner.mapping = gdrcopy.Mapping((gpu.Allocation(size).address, size))\n"
             # `owner` is a global of the script. The thread's function has globals of its own (`{}`), so that `owner`
-            # is deleted at exit while the thread still copies.
+            # is deleted at exit, although the thread never returns from the function.
             "write = eval('lambda mapping, data: [mapping.write(data) for _ in iter(int, 1)]', {})\n"
             "threading.Thread(target=write, args=(owner.mapping, bytes(size)), daemon=True).start()\n"
         )

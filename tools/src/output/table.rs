@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::system::bytes::Bytes;
 
 /// Names of columns, each with the name of the JSON field that the column shows. A field's name ends with the unit of
-/// its values. If the column's name has a unit in parentheses, the values are shown in that unit.
+/// its values. The column shows them in the unit in parentheses in its own name or, without one, in a unit that fits.
 pub(crate) type Columns = [(&'static str, &'static str)];
 
 /// A line with the names of columns, and lines with one cell for each name.

@@ -59,8 +59,8 @@ pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies whole lines by `store_line`, and the bytes before and after them by stores of 1, 2, 4 and 8 bytes, of an `H`
-/// and of a `W`. The size of `H` is between 8 bytes and the size of `W`; if there is none between, `H` is `W`.
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores of 1, 2, 4 and 8 bytes, an `H` and
+/// a `W`, but none wider than a `W`. The size of `H` is between 8 bytes and that of `W`; if there is none, `H` is `W`.
 ///
 /// # Safety
 /// The contract of [`super::write`]. `store_line` must copy a line.
@@ -97,7 +97,7 @@ pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const 
     // SAFETY: contract of this function.
     unsafe {
         match len {
-            LINE => unaligned::<H, W>(dst, src, LINE), // Compared first, because writes of a line are frequent.
+            LINE => unaligned::<H, W>(dst, src, LINE), // Frequent: with a constant size, `unaligned` needs no tests.
             0..=TWO_LINES => unaligned::<H, W>(dst, src, len),
             _ => write(dst, src, len),
         }

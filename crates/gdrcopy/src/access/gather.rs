@@ -36,8 +36,8 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: all words may be accessed like memory of the type `accessed_as`. The process `owner` has mapped all
-    /// of them, unless `owner` is `None`.
+    /// Invariant: unless `owner` is `None`, the process `owner` has mapped all words, and may access all of them like
+    /// memory of the type `accessed_as`.
     words: Box<[Word<'m, T>]>,
     accessed_as: MappingType,
     /// The process that collected the words, or `None` if another process has mapped one of them.

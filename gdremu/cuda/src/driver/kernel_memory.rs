@@ -113,10 +113,10 @@ macro_rules! atomic {
         }
     };
     (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
-        // SAFETY: `find` returned the place, so it is inside mapped memory. Device memory stays mapped as long as its
-        // `Piece` has a `Span`. Host memory stays allocated, because functions that free it wait for GPU kernels. The
-        // place has the alignment of the GPU kernel's address: device memory is mapped by whole pages, and host memory
-        // has the same address on the CPU. Programs that access the memory at the same time expect accesses by a GPU.
+        // SAFETY: `find` returned the place, so it is inside a piece. The piece stays mapped: its `Span` keeps device
+        // memory, and functions that free host memory wait for GPU kernels. The place is aligned, because the GPU
+        // kernel's address is a multiple of the size, device memory is mapped by whole pages, and host memory has the
+        // same address on the CPU. Programs that access the memory at the same time expect accesses by a GPU.
         let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
         $access
     }};

@@ -5,7 +5,7 @@
 //!   driver, gdrdrv, environment, libraries, engines, settings
 //!   probe     a child process for CUDA and the self_test, which may crash or hang
 //! remedies    what each finding may advise
-//! report      prints each section as soon as it is known, and then the steps, as text or JSON
+//! report      prints each section as soon as it is known, and then the steps; or all at the end, as JSON
 //! ```
 #![forbid(unsafe_code)]
 

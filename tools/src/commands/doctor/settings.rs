@@ -29,8 +29,8 @@ enum Rule {
     Plugins,
     /// A list with at least one of these names, or a list that begins with ^ and does not have all of these names.
     OneOf(&'static [&'static str]),
-    /// The variable's value is this number. A text that is not a number counts as 0. NCCL uses GDRCopy only if NCCL's
-    /// variable is 1 (seen with NCCL 2.28.9).
+    /// The variable's value is this number. A text that is not a number counts as 0. NCCL uses GDRCopy only if
+    /// NCCL_GDRCOPY_ENABLE is 1 (seen with NCCL 2.28.9).
     Number(i64),
     /// The variable has a word or number for true, or is not set.
     Yes,
