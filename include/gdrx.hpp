@@ -77,7 +77,7 @@ inline void check(int error, const char *function, const char *advice)
         fail_of(error, function, advice);
 }
 
-/* Returns the connection. Throws if it was moved away, because not every libgdrapi checks for NULL. */
+/* Returns the connection. Throws if there is none, as after a move, because not every libgdrapi checks for NULL. */
 inline gdr_t open_one(const std::shared_ptr<gdr> &connection)
 {
     if (!connection)
@@ -357,8 +357,8 @@ class memory {
 };
 
 /**
- * A range of mapped GPU memory. A slice does not keep the mapping alive, and copying a slice copies no memory. A default slice is
- * empty, and every access to it fails with EINVAL.
+ * A range of mapped GPU memory. A slice does not keep the mapping alive, and copying a slice copies no memory. A default slice
+ * is empty, and every access to it fails with EINVAL.
  */
 class slice : public memory {
   public:
@@ -366,7 +366,7 @@ class slice : public memory {
 
     /** Makes a slice of a whole mapping. */
     slice(const memory &all) noexcept : memory(all) {}
-    /** Makes a slice of a map that gdrx_attach has filled in. The first byte of the slice is at device_address. */
+    /** Makes a slice of a map that gdrx_attach, for example, has filled in. Byte 0 of the map is at device_address. */
     slice(const gdrx_map &map, std::uint64_t device_address) noexcept : memory(map, device_address) {}
 };
 
@@ -382,8 +382,8 @@ inline slice memory::part(std::size_t offset, std::size_t size) const
 }
 
 /**
- * Mapped GPU memory. A mapping owns its pin, and unmaps in its destructor. Its slices do not keep it alive. A moved-from mapping is
- * empty, as a default slice is.
+ * Mapped GPU memory. A mapping owns its pin, and unmaps in its destructor. Its slices do not keep it alive. A moved-from
+ * mapping is empty, as a default slice is.
  */
 class mapping : public memory {
   public:
@@ -526,7 +526,7 @@ template <class T> gdrx::word<T> memory::word(std::size_t offset) const
 
 /**
  * Writes that are pushed out together by commit, or by the destructor. The writes have no order among each other. After commit,
- * write the flag that announces them. Only one thread may use a batch, because a fence orders only the stores of its own thread.
+ * write the flag that announces them. Only one thread may use a batch, because a fence orders only its own thread's stores.
  */
 class batch {
   public:

@@ -1,4 +1,4 @@
-//! The work behind each C function. It is done on the open driver, or on the pin, that a handle stands for.
+//! The work behind the C functions, on a handle's open driver or pin. C programs may call them in any order.
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};

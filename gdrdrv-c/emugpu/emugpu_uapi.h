@@ -8,7 +8,7 @@
  * call fails with EINVAL.
  *
  * An object exists until its handle is released and no address space has it mapped. A page of it
- * that a kernel module has pinned exists at least until it is unpinned.
+ * that a kernel module has pinned exists at least until this pin ends.
  *
  * mmap(2) with MAP_SHARED, at the offset EMUGPU_OFFSET(), shows the CPU an object as the GPU's copy
  * engines see it.
@@ -63,7 +63,7 @@ struct emugpu_status {
 struct emugpu_inject {
 	__u32 nth;   /* number of the pin that fails: 1 is the next pin, 0 is none */
 	__s32 error; /* the errno of that pin, a positive number */
-	__u32 pin_delay;      /* microseconds: a pin waits at its end, and a non-persistent pin also in the middle */
+	__u32 pin_delay;      /* microseconds before a pin returns, and also after a non-persistent pin chose pages */
 	__u32 callback_delay; /* microseconds before each free callback, and in nvidia_p2p_free_page_table() */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
 	__u32 nth_put;   /* number of the unpin that does nothing: 1 is the next unpin, 0 is none */

@@ -154,7 +154,7 @@ static void processes_are_limited_separately(void)
     check_full(fd);
 }
 
-/* In each round, pins until a limit refuses a pin, and then unpins all. Goes on until a round has made a pin. */
+/* A round pins until a limit refuses a pin, and then unpins all. Adds rounds if none of those wanted has made a pin. */
 static void *pinner(void *unused)
 {
     uint64_t handles[2 * LIMIT];
@@ -339,7 +339,7 @@ static void pins_of_ended_processes_count_for_their_user(void)
     CHECK(close(go_on[0]) == 0 && close(go_on[1]) == 0);
 }
 
-/* Makes pins, while the parent process changes the limits. */
+/* Makes pins, while the parent process changes the limit max_pins. */
 static void limit_that_changes(void)
 {
     uint64_t handles[LIMIT];

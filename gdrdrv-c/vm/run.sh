@@ -128,7 +128,7 @@ END
 if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
     accelerator=(-accel kvm -cpu host)
 else
-    # cx16 is off because QEMU 7.2 sets wrong flags after cmpxchg16b. The other features are off because they are slow.
+    # cx16 is off: QEMU 7.2 sets wrong flags after cmpxchg16b, and Linux 6.12 looks at them. The others only cost time.
     accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
         -cpu 'max,cx16=off,smap=off,smep=off,la57=off')
 fi

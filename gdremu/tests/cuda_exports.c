@@ -104,8 +104,8 @@ GPU_TEST(closed_exports_release_their_addresses)
     CUDA(cuMemFree(buffer));
 }
 
-/* As on an H200, memory that is not GPUDirect capable can be exported, too: VMM (virtual memory management) memory
-   here, and then memory of a pool. */
+/* As on an H200, memory that is not GPUDirect capable can be exported, too: memory of a pool, and VMM (virtual memory
+   management) memory. UCX assumes that VMM memory can be registered if it can be exported. */
 GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

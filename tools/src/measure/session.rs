@@ -49,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) gpu_driver: Option<String>,
     pub(crate) pcie: Option<Link>,
     pub(crate) cpu_model: Option<String>,
-    /// The CPU on which the tool measures, if it uses only one.
+    /// The CPU on which the tool measures, if the tool may run on only one.
     pub(crate) cpu: Option<usize>,
     pub(crate) libraries: Vec<LibraryInfo>,
 }

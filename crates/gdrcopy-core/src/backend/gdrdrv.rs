@@ -228,7 +228,7 @@ impl SourcePin for GdrdrvPin {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
             // The description from an earlier call is still valid if the driver keeps pins until they are released.
-            // GET_ATTR reports whether it does. Its answer is cached, so later calls need no ioctl.
+            // GET_ATTR reports whether it does. Its answer is cached, so with such a driver later calls need no ioctl.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

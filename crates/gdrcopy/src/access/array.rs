@@ -23,8 +23,8 @@ impl<'m> MappedSlice<'m> {
     }
 }
 
-/// `len` elements of plain data ([`bytemuck::Pod`]) in mapped GPU memory: integers, floats, arrays of these, or structs
-/// of these without padding.
+/// `len` elements of plain data ([`bytemuck::Pod`]) in mapped GPU memory, such as integers, floats, arrays of these, or
+/// structs of these without padding.
 #[derive(Clone, Copy)]
 pub struct Array<'m, T> {
     bytes: MappedSlice<'m>,

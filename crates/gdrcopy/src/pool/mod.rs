@@ -2,7 +2,7 @@
 //!
 //! A pool divides large pieces of GPU memory, its chunks, into buffers. A chunk owns its memory, its mapping, the list
 //! of the parts that are in use, and the lock of this list. A buffer keeps its chunk alive, and so does not need the
-//! pool. The pool also keeps the chunks alive that several buffers share.
+//! pool. The pool also keeps the chunks alive that several buffers can share.
 #![forbid(unsafe_code)]
 
 pub(crate) mod blocks;

@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) views: Vec<OwnedView>,
-    /// Record where memory that was passed to `Gdr::map_owned` is mapped, and how often it was dropped.
+    /// Each one records where memory that was passed to `Gdr::map_owned` is mapped, and how often it was dropped.
     pub(crate) watches: Vec<Arc<Watch>>,
     /// True if dma-bufs can be exported, false if not, and `None` until that is known.
     pub(crate) exports: Option<bool>,

@@ -6,7 +6,7 @@ use super::address_space::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 
-/// A request to pin `[va, va + len)`. gdrdrv 2.4.2 and later rounds `len` up to whole GPU pages of 64 KiB.
+/// A request to pin `[va, va + len)`. gdrdrv 2.4.2 and later round `len` up to whole GPU pages of 64 KiB.
 #[derive(Clone, Copy, Debug)]
 pub struct PinRequest {
     pub va: u64,

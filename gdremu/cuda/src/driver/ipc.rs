@@ -1,5 +1,5 @@
-//! Shares GPU memory, except memory from pools, with other processes. A handle consists of the id of a process and the
-//! number of one of that process's file descriptors. The descriptor's file contains the memory.
+//! Shares GPU memory, except memory from pools, with other processes. A handle contains the id of a process, the number
+//! of one of that process's file descriptors, and the id of a buffer. The descriptor's file contains the memory.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

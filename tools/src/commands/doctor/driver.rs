@@ -20,7 +20,7 @@ use crate::system::{files, pci};
 /// The first version of CUDA whose dma-bufs can be mapped: 13.3, as the number that CUDA reports.
 const DMABUF_SINCE: i32 = 13030;
 
-/// BAR1 has at most 256 MiB without Resizable BAR, and several GiB with it. This size lies between the two.
+/// Resizable BAR enlarges a BAR1 of at most 256 MiB to several GiB. This size lies between the two.
 const SMALL_BAR1: u64 = 1 << 30;
 
 /// The variable by which CUDA hides GPUs from a program.
@@ -194,7 +194,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// Returns the list of GPUs that were passed into the container. Returns `None` outside containers, and for "all".
+/// Returns the list of GPUs that were passed into the container; `None` for "all", for no list, or outside containers.
 fn passed_in(container: Option<&Container>) -> Option<String> {
     container?;
     let list = env::var(PASSED_IN).ok()?;

@@ -9,8 +9,8 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::system::process;
 
-/// Returns an address in the code as `FUNCTION+0x1 (FILE)`, or, if no function is known, as `FILE+0x1`. `maps` is a
-/// text of `/proc/PID/maps`. Returns `None` if the code is not in it.
+/// Returns an address in the code as `FUNCTION+0x1 (FILE)`, or, if no function is known, as `FILE+0x1` with the offset
+/// in the file. `maps` is a text of `/proc/PID/maps`. Returns `None` if the code is not in it.
 pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
     // `caller` is the address to which the call returns. The call itself is before that address.
     let call = caller.saturating_sub(1);
