@@ -105,7 +105,7 @@ struct payload {
     enum { BY_CALLS, BY_GDRX } way;
     int announced_in_host_memory; /* the flag is in host memory, not in GPU memory */
     uint32_t words, stride; /* the number of words, and the bytes from the start of one to the start of the next */
-    size_t alignment, size; /* where in its cache line a read begins; how many bytes a read or gdrx_copy has */
+    size_t alignment, size; /* bytes: the offset of a read in its cache line, the size of a read or gdrx_copy */
 };
 
 /* The CPU address and the GPU address of a word in host memory. In this word, the CPU stores the number of the last

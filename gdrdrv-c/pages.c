@@ -24,7 +24,7 @@
 #define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
 #endif
 
-/* A user may request only a few pins above this size at a time. The GPU driver allocates over 256 KiB for each. */
+/* A user may begin few pins above this size at a time: for each, the GPU driver allocates over 256 KiB unchecked. */
 #ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller limit */
 #define GDR_LARGE_REQUEST (1ULL << 30)
 #endif
@@ -196,8 +196,8 @@ bool gdr_pages_depart(struct pci_dev *device)
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
 	/*
-	 * After this increment, the caller looks for pins of the device, and finds those whose
-	 * gdr_pages_check() has run. For pins that are still being made, that check comes later, and
+	 * The caller must not look for pins of the device before this increment. It finds those whose
+	 * gdr_pages_check() has run. For others that were begun before, that check comes later, and
 	 * fails because of the increment.
 	 */
 	atomic_inc(&gdr_departures);

@@ -16,7 +16,7 @@ release=$(uname -r)
 modules=/lib/modules/$release
 export LD_LIBRARY_PATH=$lib GDREMU_STATE=/tmp
 
-work=$(mktemp -d) # a new name, because the guest shares /tmp with the host
+work=$(mktemp -d) # a new name, because the guest also sees the files in the host's /tmp
 
 die() {
     echo "check-stale.sh: $*" >&2

@@ -23,7 +23,7 @@ impl Workdir {
     fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
-            // This variable is set if this user cannot build. Then another user has built this test and KIT before.
+            // If this variable is set, another user has built this test and KIT, and this user may be unable to build.
             if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
                 return;
             }
@@ -129,7 +129,7 @@ fn everything() -> String {
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// Steps for uses.c. `protect` makes a mapping's last page inaccessible. `past` copies to it, which raises SIGSEGV.
+/// Steps for uses.c. `protect` makes a mapping's last page inaccessible, so `past`, a copy past its end, gets SIGSEGV.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]
@@ -312,8 +312,8 @@ fn programs_that_do_not_use_it_are_recognized() {
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
 
-/// Two programs run with a limit of file sizes below the size of trace's files, so trace must do without these files.
-/// The second program runs without gdremu, which writes files that would exceed the limit.
+/// Two programs limit the size of files to less than trace's files need. A longer write would raise SIGXFSZ, so trace
+/// must do without these files. The second program runs without gdremu, whose files would exceed the limit.
 #[test]
 fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let workdir = Workdir::new();

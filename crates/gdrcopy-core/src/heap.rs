@@ -36,7 +36,7 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Moves the value to newly allocated memory that several owners can share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` ends the process if there is no memory. So `require_bytes` first allocates as much, and frees it.
+    // Without memory, `Arc::new` ends the process, so this first checks that there is some. Other threads can race.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

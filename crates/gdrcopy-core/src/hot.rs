@@ -1,7 +1,7 @@
 //! The data that every copy reads, on one cache line.
 //!
-//! The data is written only when a copy routine is selected, or when the first mapping of a second type is made. So
-//! the cache line stays in the caches of the CPUs that copy.
+//! The data is written only when a copy routine is selected and, once the process has had mappings of two types, when
+//! a mapping is made. So the cache line stays in the caches of the CPUs that copy.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

@@ -14,7 +14,7 @@ from typing import Callable
 
 import gdrcopy
 from gdrcopy._bench import allocate
-from gdrcopy._device import _DLTensor, _Versioned  # for test_layout_of_dlpack
+from gdrcopy._device import _DLTensor, _Versioned  # test_layout_of_dlpack checks these against NumPy
 
 try:
     import numpy

@@ -1,4 +1,4 @@
-//! Chooses how to copy, by the size and the mapping's type. Adds a fence if the process has mappings of several types.
+//! Chooses how to copy, by size and mapping type. Adds a fence once the process has had mappings of several types.
 
 pub mod mixed;
 

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-/// The size of a cache line in bytes, which is also the size of the largest access that crosses PCIe undivided.
+/// The size of a cache line in bytes, which is also the size of the CPU's largest access that crosses PCIe undivided.
 pub(super) const LINE: usize = 64;
 
 /// Copies `len` bytes from `src` to `dst`.

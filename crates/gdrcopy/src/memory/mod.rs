@@ -1,4 +1,4 @@
-//! Owners and allocators of GPU memory, and mappings that own their memory.
+//! Owners and allocators of GPU memory, and mappings that keep their memory alive.
 
 mod cuda;
 #[cfg(feature = "cudarc-0-19")]

@@ -155,7 +155,7 @@ impl From<Error> for Failure {
 
 // ---- Code that runs in doctor itself ----
 
-/// Queries CUDA in a child process. The outer error means that the child cannot be started, or is killed.
+/// Queries CUDA in a child process. The outer error: the child did not start, or was killed by SIGKILL or SIGXFSZ.
 pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     let answer = start(&Work::Survey)?;
     match (answer.cuda, answer.failure) {
