@@ -71,8 +71,7 @@ static void use_buffer(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Memory of cuMemCreate belongs to no context. A pin of it in a thread without a context calls the most functions of
-   libcuda. */
+/* cuMemCreate's memory has no context. A pin of it in a thread without one calls the most functions of libcuda. */
 static void prepare(enum gpu_memory kind)
 {
     gpu_init();

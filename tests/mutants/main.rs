@@ -99,7 +99,7 @@ fn tests_pass_over_the_changed_libraries() {
         }
         assert!(programs.wait().expect("it is a child").success());
     }
-    // The tests of the crate gdrcopy reach code that no C program reaches. They also check the C libraries' fences.
+    // The tests of the crate gdrcopy reach code that no C program reaches. They also check all libraries' fences.
     let mut of_the_crate = cargo(root(), &root().join("target"));
     succeed(of_the_crate.args(["test", "--package", "gdrcopy", "--lib", "--test", "emulated"]));
 }

@@ -1,7 +1,7 @@
 /*
  * A libgdrapi that needs neither GPU nor driver, and does what a libgdrapi of another maker may do. It calls its
  * own functions by symbols that a preloaded library can replace, and reuses a handle as soon as its pin has ended.
- * It has only one of the functions that NVIDIA's libgdrapi 2.4 added, gdr_pin_buffer_v2.
+ * It has gdr_pin_buffer_v2, but no other function that NVIDIA's libgdrapi 2.4 and 2.5 added.
  */
 #include <errno.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * libgdrapi, of any maker, and counts the call in a file of the process, which `gdrcopy` reads at the program's end.
  *
  * The file is mapped, so a process that crashes, is killed, or calls _exit or exec, loses nothing. A forked child makes a
- * file of its own. Each thread counts in its own part, so copies need no lock and no system call, and may run in signal handlers.
+ * file of its own. Each thread counts in its own part, so copies need no lock or system call. Signal handlers may copy.
  *
  * The object prints nothing, and keeps errno. It makes system calls directly, so that other preloaded objects do not see them.
  */
@@ -136,7 +136,7 @@ struct file {
     uint64_t guesses[GUESSES]; /* for each hash of a handle, the index in `pins` to look at first */
 };
 
-/* recorded.rs computes the offset of `guesses` by adding the sizes of the members before it, so there must be no padding. */
+/* recorded.rs adds up the sizes of the members before `guesses`, so there must be no padding between them. */
 _Static_assert(offsetof(struct file, guesses) ==
                    sizeof(struct process) + sizeof((struct file *)0)->threads + sizeof((struct file *)0)->calls +
                        sizeof((struct file *)0)->sites + sizeof((struct file *)0)->pins + sizeof((struct file *)0)->copies,
@@ -268,7 +268,7 @@ static void list_objects(const struct file *file, uint64_t number)
     end_quiet(quiet);
 }
 
-/* Creates and maps the file for this process's counts. Returns NULL if the whole file cannot be written. */
+/* Creates and maps the file for this process's counts. Returns NULL if the whole file cannot be written or mapped. */
 static struct file *make_file(void)
 {
     struct file *file = MAP_FAILED;
@@ -484,7 +484,7 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
     struct call call = {.file = this_file(), .function = function};
 
     /* If a signal handler has left an earlier call by siglongjmp, `inside` is still 1, as if libgdrapi made the calls
-     * that follow. So they do not count, but gdr_open counts, because libgdrapi never calls it. */
+     * that follow. So they do not count until a gdr_open, which counts because libgdrapi never calls it. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
         return call;
@@ -591,7 +591,7 @@ static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t ma
     return __atomic_exchange_n(&pin->mapped, mapped, __ATOMIC_RELAXED);
 }
 
-/* Returns the length of a mapping, rounded up to whole pages. A pin may begin inside a page. */
+/* Rounds a mapping's length up to whole pages. With GDRCOPY_ALLOW_UNALIGNED_MAP, a pin may begin inside a page. */
 static size_t mapped_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

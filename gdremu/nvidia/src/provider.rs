@@ -1,7 +1,7 @@
 //! The memory of real GPUs behind the emulated driver: finds the allocation that a pin covers, keeps it, and maps it.
 //!
 //! Only memory that CUDA can export as a file descriptor can be pinned. Only some VMM (virtual memory management)
-//! allocations can be exported in this way, so gdremu makes such ones when the program requests other memory.
+//! allocations can be exported in this way, so gdremu makes one of these when the program requests other memory.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -27,7 +27,7 @@
 //!   returns data no older than the start of the call. It may load whole cache lines around its range. One uncached
 //!   load costs a microsecond whatever its width, so loads are wide and few, and overlap.
 //!
-//! The module `fence` of each architecture states which instructions ensure these orders, and which need none.
+//! The module `fence` of each architecture states which instructions keep these orders, and where no instruction does.
 
 mod access;
 mod arch;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const FILLED: usize = 1024;
 
 /// Returns the start and the length of `range` in a slice of `all` bytes or an array of `all` elements. Does not check
-/// that the range ends inside. If it ends before its start or overflows, returns the two numbers for an error message.
+/// that the range ends inside. If it ends before its start or overflows, the error has two numbers for the message.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -257,7 +257,7 @@ impl<'m> MappedSlice<'m> {
     /// takes less time than many calls of [`Batch::write`](crate::Batch::write), whose arguments also fill the CPU's
     /// store buffer.
     ///
-    /// An item that is one naturally aligned word is written by a single store.
+    /// Only an item that is one naturally aligned word is certain to be written by a single store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside this slice,
@@ -283,7 +283,7 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Returns the size and the alignment that items with these offsets and lengths have in common. Fails if an item is
-    /// not inside the slice, or if another process has mapped the slice.
+    /// not inside the slice, or in a forked child of the process that has mapped the slice.
     #[inline]
     fn check_items(self, items: impl Iterator<Item = (usize, usize)>) -> Result<Shape> {
         self.owner.check()?;

@@ -19,7 +19,7 @@ pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--gdrdrv-errno EMFILE", Err(libc::EMFILE)),
     ("--no-gdrdrv --cuda-version 13.2", Err(libc::ENOENT)),
     ("--profile dmabuf", Ok("dma-bufs")),
-    // Some GPUs of these profiles cannot map dma-bufs. `Gdr::open` cannot check that, because CUDA is not initialized.
+    // Some or all GPUs of these two profiles cannot map dma-bufs. CUDA is not initialized, so opening cannot check.
     ("--profile dmabuf-mixed", Ok("dma-bufs")),
     ("--profile dmabuf-none", Ok("dma-bufs")),
     ("--driver-version 1.9 --cuda-version 13.3", Ok("dma-bufs")),

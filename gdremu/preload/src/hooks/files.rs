@@ -13,8 +13,8 @@ use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
-/// Opens /dev/gdrdrv, or the file in /proc that shows the number of pins. Returns `None` for other paths, and
-/// for gdremu's own calls.
+/// Opens /dev/gdrdrv, or the file in /proc that shows the number of pins that hold memory. Returns `None` for other
+/// paths, and for gdremu's own calls.
 fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     let opened = match named {
         Place::Device => state::enter()?.open(flags),
@@ -55,7 +55,7 @@ pub(super) fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE
 }
 
 /// The hook of read(2), and of pread(2), which passes an offset. Devices cannot be read. Before a program reads
-/// `nv_get_pages_refcount` from its start, the current number of pins is written to the file.
+/// `nv_get_pages_refcount` from its start, the current number of these pins is written to the file.
 pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssize_t) -> ssize_t {
     if !device_fds::may_be(fd) {
         return next();

@@ -1,4 +1,4 @@
-//! Examines the container and the limit of open files. Both also hold for programs of the same shell.
+//! Examines this process's container and limit of open files, which other programs of the same shell share.
 //! [`Backends`] states which backends (gdrdrv and dma-bufs) work here.
 #![forbid(unsafe_code)]
 

@@ -177,7 +177,7 @@ impl Module {
             (Errno::EACCES, _) if is_unmapped(node.uid()) => Remedy::NodeModeHost.into(),
             (Errno::EACCES, _) => Remedy::NodeMode.into(),
             (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
-            // EPERM comes from a container's device cgroup. Apptainer uses none, so its remedy does not fit here.
+            // In a container, the device cgroup refuses with EPERM. Apptainer has none, so its remedy does not help.
             (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
             (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
             (Errno::EPERM, _) => Remedy::NodeService.into(),

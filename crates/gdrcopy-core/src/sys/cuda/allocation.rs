@@ -163,8 +163,8 @@ impl Gpu {
             }
             // cuMemFree would wait for all work of the GPU, and a GPU kernel may be waiting for this thread.
             if by_stream && let Ok(free_async) = cu.free_async() {
-                // SAFETY: contract of this function. The memory exists, so its context exists too, and so does the
-                // stream that `open` has made in that context.
+                // SAFETY: contract of this function. The memory exists, so the context that `alloc` has found live
+                // exists too, and so does the stream that `open` has made in it.
                 let result = unsafe { free_async(address, self.frees) };
                 return self.driver.check("cuMemFreeAsync", result);
             }
