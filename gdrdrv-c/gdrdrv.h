@@ -118,7 +118,7 @@ struct gdr_pin {
 	u64 offset;                   /* bytes from va to the requested address */
 	bool persistent;              /* the pin outlives a free of its memory, so it is never revoked */
 	bool force_pcie;
-	int departures;               /* how often a GPU was unbound (gdr_departures) before the pin was requested */
+	int departures;               /* count of unbound devices (gdr_departures) before the call of the GPU driver */
 
 	/* Set before file->pins has the pin: */
 	u64 handle;

@@ -16,8 +16,8 @@
  * (debug) to 4 (errors only, the default) sets how much.
  *
  * Lifetime. A struct gdrx_map is plain data. Copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
- * keep the mapping alive. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy that
- * attached it is loaded. Do not use a map any more after gdr_unmap, gdr_unpin_buffer or gdr_close, or after
+ * keep the mapping alive. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy
+ * that attached it is loaded. Do not use a map any more after gdr_unmap, gdr_unpin_buffer or gdr_close, or after
  * gdr_get_callback_flag has reported that the memory was freed. The library cannot detect that.
  *
  * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence orders only the
@@ -45,7 +45,7 @@
 #define GDRX_MAJOR_VERSION 1
 #define GDRX_MINOR_VERSION 0
 
-/* Not static in C++, because inline functions of gdrx.hpp call these functions, and must be the same in all files. */
+/* In C++ these functions are not static: inline functions of gdrx.hpp call them, and must be the same in all source files. */
 #ifdef __cplusplus
 #define GDRX_INLINE_ inline
 extern "C" {
@@ -271,7 +271,7 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
 
 /*
  * gdrx_store_u8, _u16, _u32, _u64(map, offset, value) write a word by one store, with the order of gdr_copy_to_mapping. The
- * store comes after the thread's earlier loads and stores and before its later stores. It is pushed out to the GPU at once.
+ * store comes after the thread's earlier loads and stores and before its later stores. The CPU pushes it out at once.
  *
  * gdrx_store_u8_unfenced and so on write a word by one store, too, but as one of a row of writes between gdrx_begin and
  * gdrx_fence. The row as a whole has the order above. Its writes have no order among each other.

@@ -90,7 +90,7 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Calls `remove` for the mapping if there is one. Copies fail from then on, unless `remove` has failed.
+    /// Calls `remove` for the mapping if there is one, and makes copies fail. If `remove` fails, nothing has changed.
     pub(crate) fn remove_mapping(
         &mut self,
         slot: &Slot,

@@ -18,7 +18,7 @@ functions() {
     once fetch-ucx-$ucx_version fetch_ucx
     once fetch-libfabric fetch libfabric
     once fetch-dpdk fetch dpdk
-    # UCX intercepts allocations of pitched memory and of memory pools, and shares memory of pools. gdremu has neither.
+    # gdremu has no pitched memory, no pools that programs create, and no sharing of VMM memory. UCX has calls for all of these.
     functions_of "UCX $ucx_version" ucx-source cuMemAllocFromPoolAsync cuMemAllocPitch_v2 cudaMallocPitch \
         cuMem{ExportTo,ImportFrom}ShareableHandle cuMemPool{Create,Destroy,SetAccess} \
         cuMemPool{ExportPointer,ExportToShareableHandle,ImportFromShareableHandle,ImportPointer}

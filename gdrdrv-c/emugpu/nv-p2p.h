@@ -96,7 +96,7 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
  * of the process that the tokens name. It is not found if another process has it, if its callback
  * has run, or if the resource manager has forgotten the process. Then the function returns 0, too.
  * Without tokens, it has done nothing, and a callback that has not run yet may still run. With
- * tokens, it has freed the table, which is an error if the callback has freed it already.
+ * tokens, it has freed the table, a second time if the callback had already freed it.
  *
  * A failure leaves the pin unchanged. After -ENOMEM, another call can succeed.
  */
@@ -115,7 +115,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
 /*
  * Makes a pin that stays when the GPU memory is freed, until any process calls put_pages_persistent.
- * The table passed to put_pages_persistent must belong to an existing persistent pin; this is not checked.
+ * That function does not check its table. It uses freed memory if no persistent pin has the table.
  */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);

@@ -161,8 +161,8 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 }
 
 /*
- * Ends the pin that has this table. If no pin has it and `frees_again` is true, a real GPU driver would
- * free the table a second time. emugpu warns instead.
+ * Ends the pin that has this table. If no pin has it and `frees_again` is true, a real GPU driver
+ * would free the table a second time. emugpu warns instead.
  */
 static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table, bool frees_again)
 {

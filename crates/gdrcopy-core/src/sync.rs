@@ -37,9 +37,9 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks the mutex; `None` if this thread has already locked it by this function. This happens if mmap is called
-    /// under the lock, and the program has its own mmap, which calls this library again. A signal handler waits
-    /// forever if it calls this function in the few instructions for which the mutex is locked and `thread` is 0.
+    /// Locks the mutex; `None` if this thread has already locked it by this function. This happens if a program has its
+    /// own mmap or a similar function, which is called under the lock, and calls this library again. A signal handler
+    /// waits forever if it calls this function in the few instructions for which the mutex is locked and `thread` is 0.
     pub fn lock_unless_here(&self) -> Option<Guard<'_, T>> {
         let this_thread = pthread_self() as usize;
         if self.thread.load(Ordering::Relaxed) == this_thread {

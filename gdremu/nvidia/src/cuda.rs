@@ -95,7 +95,7 @@ pub(crate) const NOT_GPU_MEMORY: &str = "the search for the allocation of a devi
 
 pub(crate) struct Failure {
     pub(crate) step: &'static str,
-    /// The status that CUDA or the resource manager returned; 0 if neither was called.
+    /// The status that CUDA or the resource manager returned; 0 if neither returned one.
     pub(crate) status: u32,
     pub(crate) errno: Errno,
 }

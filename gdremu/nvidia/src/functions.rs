@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
                 return Ok(());
             }
         }
-        // This is not GPU memory, or CUDA cannot make it exportable. So the program's request is passed on unchanged.
+        // This is not GPU memory, or CUDA refused to make it exportable. So CUDA gets the program's request unchanged.
         // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemCreate)(handle, size, properties, flags) })
     })

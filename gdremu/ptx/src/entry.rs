@@ -456,7 +456,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(Operand::register(register))
     }
 
-    /// Gives a shared variable a place in shared memory at its first use. Returns its offset there.
+    /// Gives a shared variable a place in shared memory at its first use. Returns its offset in compiled code.
     fn use_shared(&mut self, declaration: &Declaration<'a>) -> Result<usize> {
         let offset = match declaration.size {
             Some(_) => self.shared.place(declaration, self.tokens)?,

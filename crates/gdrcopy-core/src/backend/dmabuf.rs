@@ -156,7 +156,7 @@ fn check_descriptors() -> Result<()> {
 
 impl Source for DmaBuf {
     fn version(&self) -> Version {
-        // There is no gdrdrv whose version could be returned. Dma-bufs have all features of this version of the API.
+        // No gdrdrv is used, so no version of one is returned. Dma-bufs have all features of this version of the API.
         Version::API
     }
 

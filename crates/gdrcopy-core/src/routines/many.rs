@@ -71,7 +71,7 @@ pub unsafe fn write_many_unfenced(
 ///
 /// # Safety
 /// Each item must meet the contract of [`read`](super::read), and all must have the size and the alignment that `shape`
-/// returns. `item` must return the same item for a number each time. The CPU must run the routine.
+/// returns. `item` must return the same item for a number each time. The CPU must be able to run the routine.
 #[inline(always)]
 pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item + Copy) -> bool {
     // SAFETY: contract of this function.
@@ -239,7 +239,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// The size in bytes of the buffer for the blocks that are loaded in one pass.
 const BUFFER: usize = 16384;
-/// An item whose blocks have more bytes than this is read by itself. Its own loads are enough to keep the CPU busy.
+/// An item whose blocks have more bytes than this is read by itself, because it has enough loads that overlap.
 const LARGEST: usize = 2048;
 /// An item's blocks are listed in steps of this many bytes, so all items of at most one step take the same branches.
 const LISTED: usize = 2 * LINE;

@@ -286,7 +286,7 @@ fn epoch() -> u64 {
 /// Gives the process an epoch, a number that differs from its parent's, if it has none yet.
 ///
 /// # Errors
-/// [`Error::OutOfHandles`] if Linux refuses to clear the page with the epoch in forked children.
+/// [`Error::OutOfHandles`] if neither Linux nor libc agrees to clear the page with the epoch in forked children.
 pub fn enter() -> Result<()> {
     if epoch() != 0 {
         return Ok(());
@@ -302,7 +302,7 @@ pub fn enter() -> Result<()> {
     Ok(())
 }
 
-/// Makes the kernel clear [`PAGE`] in every forked child.
+/// Makes the kernel clear [`PAGE`] in every forked child, or libc if the kernel cannot.
 fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
         return Ok(()); // Miri knows neither MADV_WIPEONFORK nor fork.
