@@ -14,7 +14,7 @@ release=$(uname -r)
 installed=/lib/modules/$release
 export NVIDIA_SRC_DIR=$modules/emugpu
 
-work=$(mktemp -d) # a new name, because the guest shares /tmp with the host
+work=$(mktemp -d) # a new name, because the guest also sees the files in the host's /tmp
 
 die() {
     echo "check-nvidia.sh: $*" >&2

@@ -10,7 +10,7 @@
 //!   process       the emulated driver and GPUs of this process
 //!     descriptors     open devices and exported GPU memory, and the locked files that stand for them
 //!     calls           the log of driver calls
-//!     refcount        files from which programs read the number of pins
+//!     refcount        files from which programs read how many pins hold memory
 //!     hints           descriptors and addresses that may concern hooks, which read these hints without the lock
 //! settings        the configuration, from the environment
 //! heap            the allocator of gdremu's own memory

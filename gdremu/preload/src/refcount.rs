@@ -1,11 +1,11 @@
-//! Emulates /proc/driver/gdrdrv/nv_get_pages_refcount, from which programs read the number of pins. Each
+//! Emulates /proc/driver/gdrdrv/nv_get_pages_refcount, from which programs read how many pins hold memory. Each
 //! open gets its own file in memory. Before a read from its start, gdremu writes the current number to the file.
 
 use std::ffi::c_int;
 
 use gdremu_core::errno::Errno;
 
-/// Opens a file in memory that contains the number of pins. `flags` are those of open(2).
+/// Opens a file in memory that contains the number of pins with memory. `flags` are those of open(2).
 pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
         return Err(Errno::EACCES);
