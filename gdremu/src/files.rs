@@ -57,7 +57,7 @@ pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
         fs::copy(file, session.stand_in(path)?)?;
     }
     if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
-        // A program that reads nv_get_pages_refcount gets the current number of pins that hold memory, instead of this text.
+        // A program that reads nv_get_pages_refcount gets the current number of pins with memory instead of this text.
         for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
             let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;
             fs::write(&place, text)?;
