@@ -12,8 +12,8 @@ use crate::{gpus, replaced, state};
 /// The CUresult CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 const NO_LIBCUDA: Status = 303;
 
-/// Passes the real functions to `body`, the body of a replacement. If gdremu's option `--fault` makes this call fail,
-/// returns the error and does not run `body`.
+/// Passes the real libcuda's functions to `body`, the body of a replacement. If gdremu's option `--fault` makes this
+/// call fail, returns the error and does not run `body`.
 fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
     // `Cuda::get` needs the lock that `enter` takes: our dlsym finds the real functions only while the lock is held.

@@ -124,7 +124,7 @@ impl Method {
                 })
             }
             (Kind::Memcpy, Direction::Write) => timed(clock, calls, |i| {
-                // SAFETY: `size` bytes are mapped at each address and readable at `host`, and the two do not overlap.
+                // SAFETY: `size` bytes are mapped at each `device[i]`; those at `host` are readable, and elsewhere.
                 unsafe { device[i].copy_from_nonoverlapping(host, size) };
                 store_fence();
                 0

@@ -143,9 +143,9 @@ impl Memory {
         Ok(start)
     }
 
-    /// Takes `blocks` bytes of device addresses for memory of another process. That process's buffer `id` of `len`
-    /// bytes starts at `offset` in this memory. Returns the buffer's address in this process. The buffer cannot be
-    /// pinned here. [`Memory::free`] removes it from this process.
+    /// Reserves a range of device addresses for memory of another process. The range has `blocks` bytes, a multiple of
+    /// `BLOCK`. That process's buffer `id` of `len` bytes starts at `offset` in the range. Returns the buffer's address
+    /// in this process. The buffer cannot be pinned here. [`Memory::free`] removes it from this process.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);

@@ -27,7 +27,7 @@ pub(super) struct Engine {
     oldest: [Version; 2],
     /// True if the engine uses libgdrapi only when the kernel module gdrdrv works.
     pub(super) module_only: bool,
-    /// True if the engine uses UCX's plugin for GDRCopy. UCX needs the plugin, but NIXL also works without it.
+    /// True if the engine can use GDRCopy by UCX's plugin. UCX uses GDRCopy only by the plugin, NIXL also without it.
     pub(super) has_plugin: bool,
 }
 

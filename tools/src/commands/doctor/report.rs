@@ -136,8 +136,8 @@ impl Report {
         findings
     }
 
-    /// Prints the summary and the advised steps, or the whole report as JSON. The summary begins with one of the three
-    /// texts. Returns the exit status.
+    /// Prints the summary and the advised steps, or the whole report as JSON. The summary begins with `works`,
+    /// `untested` or `fails`. Returns the exit status.
     pub(super) fn end(mut self, works: &str, untested: &str, fails: &str) -> io::Result<ExitCode> {
         let problems = self.all(Verdict::Problem);
         let warnings = self.all(Verdict::Warning);

@@ -27,7 +27,7 @@ enum Rule {
     Modules,
     /// A directory that contains UCX's plugin for GDRCopy. UCX searches this directory besides its own.
     Plugins,
-    /// A list with at least one of these names, or a list that begins with ^ and does not have all of these names.
+    /// A list with at least one of these names, or a list that begins with ^ (all but these) and omits at least one.
     OneOf(&'static [&'static str]),
     /// The variable's value is this number. A text that is not a number counts as 0. NCCL uses GDRCopy only if
     /// NCCL_GDRCOPY_ENABLE is 1 (seen with NCCL 2.28.9).

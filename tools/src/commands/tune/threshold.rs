@@ -74,9 +74,10 @@ pub(super) enum Choice {
     Default(usize),
 }
 
-/// Chooses the largest threshold (the size from which UCX uses rendezvous) with which some messages are faster than in
-/// [`Mode::Model`], none are slower than in [`Mode::Default`], and rendezvous would not be faster for smaller messages
-/// in GPU memory. Without such a threshold: the model, or UCX's built-in numbers if the model makes messages slower.
+/// Chooses a threshold, the size from which UCX uses rendezvous. It is the largest one with which some messages are
+/// faster than in [`Mode::Model`], no message is slower than in [`Mode::Default`], and no message that UCX then sends
+/// eagerly from GPU memory would be faster by rendezvous. If there is none, chooses the model, or UCX's built-in
+/// numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
