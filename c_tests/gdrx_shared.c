@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     gpu_init();
     bool to_forked = export_to(forked[0], GDR_PIN_FLAG_DEFAULT, receivers[0]);
     bool to_started = export_to(started[0], GDR_PIN_FLAG_FORCE_PCIE, receivers[1]);
-    /* This program may exit now. gdremu then removes files that the receivers needed, but both receivers have exited. */
+    /* This program may exit now. gdremu then removes files that the receivers needed, but these have exited. */
     if (!to_forked || !to_started) {
         gdr_t g = open_driver();
 
