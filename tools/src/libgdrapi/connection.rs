@@ -169,7 +169,7 @@ impl Mapped {
         Mapped::step_by_step(library, buffer, mapping_type, |_| Ok(()))
     }
 
-    /// Does what [`Mapped::new`] does, and calls `before` with the name of each function of the library before its call.
+    /// Does what [`Mapped::new`] does, and calls `before` with each library function's name before the call.
     pub(crate) fn step_by_step(
         library: &'static Library,
         buffer: &DeviceBuffer,
