@@ -93,7 +93,7 @@ $(out)/another/libgdrapi.so.2: c_tests/another/libgdrapi.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) $(flags) -O2 -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 
-# With this libcuda, programs cannot use a GPU, because cuInit fails or the GPU's memory is full.
+# This libcuda is too old for dma-bufs. Its GPU has no free memory, and its cuInit can be made to fail.
 $(out)/fake_cuda/libcuda.so.1: c_tests/fake_cuda/libcuda.c $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libcuda.so.1 $< -o $@

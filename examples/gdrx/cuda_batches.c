@@ -127,7 +127,7 @@ int main(void)
     MUST(cuStreamCreate(&stream, 1)); /* 1: the stream does not wait for the default stream */
     find_batches();
     if (!is_there(BATCH))
-        puts("cuMemcpyBatchAsync is left out: this CUDA driver does not have it (12.8 and later do)");
+        puts("cuMemcpyBatchAsync is left out: this CUDA does not have it (NVIDIA's has it since 12.8)");
     printf("%-22s", "us for all items");
     for (enum method method = 0; method < METHODS; method++)
         if (is_there(method))

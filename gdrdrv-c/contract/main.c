@@ -104,20 +104,19 @@ static int run(int number, const struct named_test *c)
     return 1;
 }
 
-static bool is_wanted(const char *name, char **wanted)
+/* Returns the case with this name. Ends the program if there is none. */
+static const struct named_test *case_of(const char *name)
 {
-    if (*wanted == NULL)
-        return true;
-    while (*wanted != NULL)
-        if (strcmp(*wanted++, name) == 0)
-            return true;
-    return false;
+    for (int i = 0; i < tests_count; i++)
+        if (strcmp(all_tests[i].name, name) == 0)
+            return &all_tests[i];
+    fprintf(stderr, "contract: no case is named %s\n", name);
+    exit(2);
 }
 
 int main(int argc, char **argv)
 {
-    const struct named_test *cases[COUNT(all_tests)];
-    int count = 0, results[WAIVED + 1] = {0};
+    int results[WAIVED + 1] = {0};
 
     if (argc == 5 && strcmp(argv[1], "--after-exec") == 0) {
         before = atol(argv[4]);
@@ -130,16 +129,12 @@ int main(int argc, char **argv)
         printf("1..0 # SKIP %s: %s\n", GDRDRV_DEVICE, strerror(errno));
         return WAIVED;
     }
-    for (int i = 0; i < tests_count; i++)
-        if (is_wanted(all_tests[i].name, argv + 1))
-            cases[count++] = &all_tests[i];
-    if (count == 0) {
-        fprintf(stderr, "contract: no such case\n");
-        return 2;
-    }
+    int count = argc > 1 ? argc - 1 : tests_count;
+    for (int i = 1; i < argc; i++)
+        (void)case_of(argv[i]);
     printf("1..%d\n", count);
-    for (int number = 0; number < count; number++)
-        results[run(number + 1, cases[number])]++;
+    for (int i = 0; i < count; i++)
+        results[run(i + 1, argc > 1 ? case_of(argv[i + 1]) : &all_tests[i])]++;
     printf("# %d passed, %d failed, %d skipped\n", results[0], results[1], results[WAIVED]);
     return results[1] > 0 ? 1 : results[0] > 0 ? 0 : WAIVED;
 }

@@ -55,7 +55,7 @@ static void fail_at_exit(void)
 }
 
 /* A pin whose unpin has failed ends when its memory is freed. */
-static void ordinary_pins_end_with_their_memory(void)
+static void other_pins_end_with_their_memory(void)
 {
     int fd = driver_open();
 
@@ -72,7 +72,7 @@ static void ordinary_pins_end_with_their_memory(void)
 
 int main(void)
 {
-    in_child(pins_persist() ? persistent_pins_end : ordinary_pins_end_with_their_memory);
+    in_child(pins_persist() ? persistent_pins_end : other_pins_end_with_their_memory);
     in_child(fail_at_exit);
     check_nothing_pinned();
     return passed("failed_puts");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the library's tests and gdrdrv-c's own tests in virtual machines that use gdrdrv-c, with persistent and ordinary pins.
+# Runs the library's tests and gdrdrv-c's own tests in virtual machines that use gdrdrv-c, with and without persistent pins.
 set -euo pipefail
 
 usage() {
