@@ -162,7 +162,7 @@ mod tests {
         for (option, values) in [
             ("--bar1-size", "99999999T ,"),
             ("--driver-version", "2 2.x 2.4. 2.4.x 2.4.4.4"),
-            ("--fault", "MMAP MMAP:EWHAT MMAP:EIO@0 MMAP:EIO@x MMAP:MAPPING_TYPE=1"),
+            ("--fault", "MMAP MREMAP:EIO PIN:EIO MMAP:EWHAT MMAP:EIO@0 MMAP:EIO@x MMAP:MAPPING_TYPE=1"),
             ("--fault", "GET_INFO:MAPPING_TYPE=1 GET_INFO_V2:MAPPING_TYPE=wc"),
             ("--file", "/proc/modules /proc/modules=/no/such/file /proc/=/dev/null"),
             ("--file", "/etc/passwd=/dev/null proc/modules=/dev/null /proc/../etc/passwd=/dev/null"),

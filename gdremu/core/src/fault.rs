@@ -78,6 +78,9 @@ impl FromStr for Faults {
 
 fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
     let (call, rest) = entry.split_once(':').ok_or("no error")?;
+    if !is_call(call) {
+        return Err("no such call");
+    }
     let (effect, nth) = rest.split_once('@').unwrap_or((rest, "1+"));
     let first = nth.strip_suffix('+').unwrap_or(nth).parse().unwrap_or(0);
     if first == 0 {
@@ -92,6 +95,14 @@ fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
         ),
     };
     Ok(Fault { call: call.to_ascii_uppercase(), effect, calls })
+}
+
+/// Returns whether a call may have this name. The names of CUDA's functions are not compared with a list.
+fn is_call(name: &str) -> bool {
+    let is_command = Command::ALL.iter().any(|known| known.name().eq_ignore_ascii_case(name));
+    let is_system_call =
+        ["OPEN", "MMAP", "MUNMAP", "MMAP_FIXED", "CLOSE"].iter().any(|known| known.eq_ignore_ascii_case(name));
+    is_command || is_system_call || name.starts_with("cu")
 }
 
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
