@@ -40,7 +40,7 @@ MODEL_CALLS ?= 112000
 FUZZ_SECONDS ?= 60
 
 # .ci/run lists the jobs of CI. Each job can run on a machine of its own.
-check: tests long-tests other-user-tests interfaces build-check sanitizers cross ## Runs every test that needs no virtual machine, but nvcc's, cargo-c's, other Pythons' and the deliberate defects. Installs packages that are missing.
+check: tests long-tests other-user-tests interfaces build-check sanitizers cross ## Runs most tests that need no virtual machine; the daily jobs of .ci/run are the others. Installs packages that are missing.
 
 daily: ## Runs what takes too long for each change, as .ci/run lists it.
 	.ci/run daily

@@ -93,7 +93,7 @@ pub(crate) fn own_file(is_meant: impl Fn(&Mapping) -> bool) -> Option<String> {
 
 /// The path of gdremu's stand-in for /dev/gdrdrv contains both of these texts.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
-/// The path of the file that gdremu uses as GPU memory, and as CUDA's pinned host memory, begins with this text.
+/// The path of the file that gdremu uses as GPU memory begins with this text. gdremu also maps it for CUDA's copies.
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 
 fn without_deleted(path: &str) -> &str {
