@@ -176,7 +176,9 @@ mod tests {
                 assert!(Options::try_parse_from(["gdremu", &line, "true"]).is_err(), "{line}");
             }
         }
-        assert!(Options::try_parse_from(["gdremu", "--file=/proc/modules=/dev/null", "true"]).is_ok());
+        for line in ["--file=/proc/modules=/dev/null", "--fault=mmap:EIO,CUINIT:100,cuInit:1,Get_Version:EIO"] {
+            assert!(Options::try_parse_from(["gdremu", line, "true"]).is_ok(), "{line}");
+        }
     }
 
     #[test]

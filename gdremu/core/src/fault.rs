@@ -97,15 +97,17 @@ fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
     Ok(Fault { call: call.to_ascii_uppercase(), effect, calls })
 }
 
-/// Returns whether a call may have this name. The names of CUDA's functions are not compared with a list.
+/// Returns whether a call may have this name, in any case. CUDA's functions are recognized by their prefix only.
 fn is_call(name: &str) -> bool {
-    let is_command = Command::ALL.iter().any(|known| known.name().eq_ignore_ascii_case(name));
-    let is_system_call =
-        ["OPEN", "MMAP", "MUNMAP", "MMAP_FIXED", "CLOSE"].iter().any(|known| known.eq_ignore_ascii_case(name));
-    is_command || is_system_call || name.starts_with("cu")
+    let name = name.to_ascii_uppercase();
+    let is_system_call = ["OPEN", "MMAP", "MUNMAP", "MMAP_FIXED", "CLOSE"].contains(&&*name);
+    is_system_call || name.starts_with("CU") || find_command(&name).is_some()
+}
+
+fn find_command(name: &str) -> Option<&'static Command> {
+    Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(name))
 }
 
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
-    let command = Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(command))?;
-    command.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))
+    find_command(command)?.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))
 }
