@@ -71,3 +71,10 @@ fn without_a_device_all_cases_are_skipped() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("1..0 # SKIP"), "{text}");
 }
+
+#[test]
+fn name_that_no_case_has_is_refused_before_other_cases_run() {
+    let output = gdremu(&[], program(), &["version_is_2_and_at_least_that_of_the_oldest_library", "no_case"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("ok "), "{output:?}");
+}
