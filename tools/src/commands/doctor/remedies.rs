@@ -117,7 +117,7 @@ remedies! {
     NodePrivate "this service has a /dev of its own (PrivateDevices=yes): have it see the host's" "systemctl edit UNIT   # \
         PrivateDevices=no";
     NodeService "a device cgroup forbids it: allow it in the service" "systemctl edit UNIT   # DeviceAllow=/dev/gdrdrv rw";
-    NodeSlurm "have the administrator allow /dev/gdrdrv in Slurm's jobs: no File= for it in gres.conf, and DeviceAllow= for slurmd";
+    NodeSlurm "have the administrator allow /dev/gdrdrv in Slurm's jobs: no File= for it in gres.conf, and a DeviceAllow= for it if slurmd's unit has others";
     NodeDocker "{host}start the container with --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled and NVIDIA's toolkit";
     NodePodman "{host}start the container with --device=/dev/gdrdrv";
     NodePod "{host}have NVIDIA's device plugin pass it in: GDRCOPY_ENABLED=true (a hostPath needs a privileged pod)";
